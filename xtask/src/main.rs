@@ -1,2 +1,73 @@
-//! k
-fn main(){}
+//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>` and `ci`.
+
+mod assemble;
+mod bundle;
+mod check;
+mod ci;
+mod error;
+mod expect;
+mod ptx;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Error;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "ferronorm's own commands", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Compile the kernels to the PTX files in host/ptx.
+    Ptx {
+        /// Write nothing: fail unless the committed files match the sources, keep the kernels'
+        /// rules and assemble without spills.
+        #[arg(long)]
+        check: bool,
+        /// With --check: fail where there is no ptxas, rather than say so.
+        #[arg(long, requires = "check")]
+        require_ptxas: bool,
+    },
+    /// Build every example, test and bench, and copy the programs to a directory: for a machine
+    /// that has a GPU but no Rust.
+    Bundle {
+        /// The directory; made if need be.
+        dir: PathBuf,
+    },
+    /// Run every gate, in order, up to the first that fails.
+    Ci {
+        /// Fail where there is no ptxas.
+        #[arg(long)]
+        require_ptxas: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = root().and_then(|root| match cli.command {
+        Task::Ptx { check: false, .. } => ptx::build(&root),
+        Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
+        Task::Bundle { dir } => bundle::bundle(&root, &dir),
+        Task::Ci { require_ptxas } => ci::run(&root, require_ptxas),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The project's root: where this crate was compiled, unless the checkout has moved since.
+fn root() -> Result<PathBuf, Error> {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    manifest.parent().map(Path::to_path_buf).ok_or(Error::NoRoot)
+}

@@ -1,0 +1,67 @@
+//! Arithmetic and conversions, each IEEE-exact: correctly rounded, subnormals kept.
+//!
+//! None of these is an approximate form, so a CPU that does the same operations in the same order
+//! gets the same bits.
+
+#[cfg(target_feature = "sm_90")]
+use core::arch::asm;
+
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.fma.f32"]
+    fn llvm_fma_f32(a: f32, b: f32, c: f32) -> f32;
+    #[link_name = "llvm.sqrt.f32"]
+    fn llvm_sqrt_f32(a: f32) -> f32;
+}
+
+/// `a * b + c` with one rounding (`fma.rn.f32`).
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    // SAFETY: pure arithmetic; no preconditions.
+    unsafe { llvm_fma_f32(a, b, c) }
+}
+
+/// Square root, correctly rounded (`sqrt.rn.f32`).
+#[inline(always)]
+pub fn sqrt(a: f32) -> f32 {
+    // SAFETY: pure arithmetic; no preconditions.
+    unsafe { llvm_sqrt_f32(a) }
+}
+
+/// The value of the binary16 number with these bits (exact).
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    f16::from_bits(bits) as f32
+}
+
+/// Bits of the binary16 number nearest to `value`, ties to even; NaN becomes 0x7FFF.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> u16 {
+    (value as f16).to_bits()
+}
+
+/// The value of the bfloat16 number with these bits (exact).
+#[inline(always)]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits((bits as u32) << 16)
+}
+
+/// Bits of the bfloat16 number nearest to `value`, ties to even; NaN becomes 0x7FFF.
+#[cfg(target_feature = "sm_90")]
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits: u16;
+    // SAFETY: a register-to-register conversion.
+    unsafe {
+        asm!("cvt.rn.bf16.f32 {}, {};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack));
+    }
+    bits
+}
+
+/// Bits of the bfloat16 number nearest to `value`, ties to even; NaN becomes 0x7FFF.
+#[cfg(not(target_feature = "sm_90"))]
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
+    if value != value { 0x7FFF } else { rounded }
+}

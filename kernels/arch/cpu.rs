@@ -1,0 +1,352 @@
+//! A block on the CPU: one OS thread runs a phase for each of the block's threads in turn.
+//!
+//! Blocks run beside each other on as many OS threads as the caller likes; the group locks are
+//! real atomics. Collectives add in the GPU's order, so results have the GPU's bits.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::vec::Vec;
+
+use crate::args::RowStats;
+use crate::block::{Block, MAX_WARPS, WARP};
+use crate::element::Pack;
+use crate::lock::{Gate, LockWord};
+
+/// A block of threads, run by one OS thread.
+pub struct CpuBlock {
+    index: usize,
+    grid: usize,
+    threads: usize,
+}
+
+impl CpuBlock {
+    /// Block `index` of `grid` blocks of `threads` threads (a multiple of 32).
+    pub fn new(index: usize, grid: usize, threads: usize) -> Self {
+        assert!(threads > 0 && threads.is_multiple_of(WARP), "threads: {threads}");
+        CpuBlock { index, grid, threads }
+    }
+}
+
+/// The work of one block: a kernel with its arguments.
+pub trait Work {
+    /// Runs the kernel for `block`. Must be `#[inline(always)]`, so that [`run`] can compile it
+    /// for the processor's vector instructions.
+    fn run(self, block: &mut CpuBlock);
+}
+
+/// Runs `work` for `block`, with fused multiply-add and 256-bit vectors where the processor has
+/// them. The results are the same without: only slower, since each `fma` is then a library call.
+pub fn run(work: impl Work, block: &mut CpuBlock) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn wide(work: impl Work, block: &mut CpuBlock) {
+            work.run(block);
+        }
+        if std::is_x86_feature_detected!("avx2")
+            && std::is_x86_feature_detected!("fma")
+            && std::is_x86_feature_detected!("f16c")
+        {
+            // SAFETY: the processor has what `wide` enables.
+            return unsafe { wide(work, block) };
+        }
+    }
+    work.run(block);
+}
+
+impl Block for CpuBlock {
+    type State<S> = Vec<S>;
+
+    #[inline(always)]
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    #[inline(always)]
+    fn grid(&self) -> usize {
+        self.grid
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    #[inline(always)]
+    fn state<S>(&self, init: impl FnMut(usize) -> S) -> Vec<S> {
+        (0..self.threads).map(init).collect()
+    }
+
+    #[inline(always)]
+    fn each<S>(&mut self, state: &mut Vec<S>, mut phase: impl FnMut(usize, &mut S)) {
+        for (thread, s) in state.iter_mut().enumerate() {
+            phase(thread, s);
+        }
+    }
+
+    #[inline(always)]
+    fn sum<S, const R: usize, const K: usize>(
+        &mut self,
+        state: &mut Vec<S>,
+        mut phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
+    ) -> [[f32; K]; R] {
+        let mut warps = [[[0.0; K]; R]; MAX_WARPS];
+        for (warp, states) in state.chunks_mut(WARP).enumerate() {
+            let mut lanes = [[[0.0; K]; R]; WARP];
+            for (lane, s) in states.iter_mut().enumerate() {
+                lanes[lane] = phase(warp * WARP + lane, s);
+            }
+            warps[warp] = fold(&mut lanes);
+        }
+        fold(&mut warps)
+    }
+
+    #[inline(always)]
+    fn lane_sum(
+        &mut self,
+        mut value: impl FnMut(usize) -> [f32; 4],
+        mut take: impl FnMut(usize, [f32; 4]),
+    ) {
+        let mut sums = [[0.0; 4]; WARP];
+        for thread in 0..self.threads {
+            let value = value(thread);
+            let sum = &mut sums[thread % WARP];
+            if thread < WARP {
+                *sum = value;
+            } else {
+                for l in 0..4 {
+                    sum[l] += value[l];
+                }
+            }
+        }
+        for (lane, sum) in sums.into_iter().enumerate() {
+            take(lane, sum);
+        }
+    }
+}
+
+/// The sum of `values` by halves: what lane 0 of a GPU's butterfly holds.
+#[inline(always)]
+fn fold<const R: usize, const K: usize>(values: &mut [[[f32; K]; R]]) -> [[f32; K]; R] {
+    let mut half = values.len() / 2;
+    while half > 0 {
+        let (low, high) = values.split_at_mut(half);
+        for (a, b) in low.iter_mut().zip(high) {
+            for r in 0..R {
+                for k in 0..K {
+                    a[r][k] += b[r][k];
+                }
+            }
+        }
+        half /= 2;
+    }
+    values[0]
+}
+
+impl Gate for CpuBlock {
+    type Word = Word;
+
+    #[inline(always)]
+    fn leader(&mut self, work: impl FnOnce()) {
+        work();
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) {
+        // One OS thread runs the whole block: a phase has ended when the next begins.
+    }
+}
+
+/// A word in memory, atomic over the process.
+#[derive(Clone, Copy)]
+pub struct Word(*mut u32);
+
+impl Word {
+    #[inline(always)]
+    fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: aligned, valid and only accessed atomically, by the promise of `at`.
+        unsafe { AtomicU32::from_ptr(self.0) }
+    }
+}
+
+impl LockWord for Word {
+    #[inline(always)]
+    unsafe fn at(ptr: *mut u32) -> Self {
+        Word(ptr)
+    }
+
+    #[inline(always)]
+    fn compare_exchange_acquire(self, current: u32, new: u32) -> u32 {
+        match self.atomic().compare_exchange(current, new, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(old) | Err(old) => old,
+        }
+    }
+
+    #[inline(always)]
+    fn store_release(self, value: u32) {
+        self.atomic().store(value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn load_relaxed(self) -> u32 {
+        self.atomic().load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn store_relaxed(self, value: u32) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn pause(n: u32) {
+        // A holder may have been put off its core: after a while, give ours up.
+        if n == 0 {
+        } else if n < 64 {
+            core::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// `value`; on a GPU it keeps the compiler from holding what is derived from it in registers.
+#[inline(always)]
+pub fn opaque(value: usize) -> usize {
+    value
+}
+
+/// `a * b + c` with one rounding.
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    a.mul_add(b, c)
+}
+
+/// Square root, correctly rounded.
+#[inline(always)]
+pub fn sqrt(a: f32) -> f32 {
+    a.sqrt()
+}
+
+/// The value of a binary16 number.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    half::f16::from_bits(bits).to_f32()
+}
+
+/// Bits of the binary16 number nearest to `value`; NaN becomes 0x7FFF, as on a GPU.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> u16 {
+    if value.is_nan() { 0x7FFF } else { half::f16::from_f32(value).to_bits() }
+}
+
+/// The value of a bfloat16 number.
+#[inline(always)]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits((bits as u32) << 16)
+}
+
+/// Bits of the bfloat16 number nearest to `value`; NaN becomes 0x7FFF, as on a GPU.
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() }
+}
+
+/// Loads a pack, or gives zeros and does not touch memory if `skip`.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and readable, unless `skip`.
+#[inline(always)]
+pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
+    // SAFETY: the caller's promise.
+    if skip { Pack::default() } else { unsafe { *ptr } }
+}
+
+/// Loads the first `valid` elements of a pack; the rest is zero.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T and readable for `valid` elements.
+#[inline(always)]
+pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
+    if valid * size_of::<T>() == size_of::<Pack>() {
+        // SAFETY: the caller's promise; a CPU reads a pack at any address.
+        return unsafe { ptr.cast::<Pack>().read_unaligned() };
+    }
+    let mut pack = Pack::default();
+    // SAFETY: the caller's promise; `valid` elements fit in a pack.
+    unsafe { core::ptr::copy_nonoverlapping(ptr, (&raw mut pack).cast(), valid) };
+    pack
+}
+
+/// Stores a pack, or nothing if `skip`.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable, unless `skip`.
+#[inline(always)]
+pub unsafe fn store_pack_unless(skip: bool, ptr: *mut Pack, pack: Pack) {
+    if !skip {
+        // SAFETY: the caller's promise.
+        unsafe { *ptr = pack }
+    }
+}
+
+/// Stores the first `valid` elements of a pack.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T and writable for `valid` elements.
+#[inline(always)]
+pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
+    if valid * size_of::<T>() == size_of::<Pack>() {
+        // SAFETY: the caller's promise; a CPU writes a pack at any address.
+        unsafe { ptr.cast::<Pack>().write_unaligned(pack) };
+    } else {
+        // SAFETY: the caller's promise; `valid` elements lie in the pack.
+        unsafe { core::ptr::copy_nonoverlapping((&raw const pack).cast(), ptr, valid) };
+    }
+}
+
+/// Stores a row's statistics.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable.
+#[inline(always)]
+pub unsafe fn store_stats(ptr: *mut RowStats, stats: RowStats) {
+    // SAFETY: the caller's promise.
+    unsafe { *ptr = stats }
+}
+
+/// Loads four f32.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and readable; a lock or a launch orders other accesses.
+#[inline(always)]
+pub unsafe fn load_shared_f32(ptr: *const f32) -> [f32; 4] {
+    // SAFETY: the caller's promise.
+    unsafe { *ptr.cast() }
+}
+
+/// Loads four f32, or gives zeros and does not touch memory if `skip`.
+///
+/// # Safety
+///
+/// As for [`load_shared_f32`], unless `skip`.
+#[inline(always)]
+pub unsafe fn load_shared_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
+    // SAFETY: the caller's promise.
+    if skip { [0.0; 4] } else { unsafe { load_shared_f32(ptr) } }
+}
+
+/// Stores four f32.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable; a lock or a launch orders other accesses.
+#[inline(always)]
+pub unsafe fn store_shared_f32(ptr: *mut f32, value: [f32; 4]) {
+    // SAFETY: the caller's promise.
+    unsafe { *ptr.cast() = value }
+}

@@ -1,0 +1,15 @@
+//! The machine under the kernels: a GPU through `cuda_std`, or the CPU.
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod cpu;
+#[cfg(target_arch = "nvptx64")]
+mod nvptx;
+#[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
+mod ring;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use cpu::*;
+#[cfg(target_arch = "nvptx64")]
+pub use nvptx::*;
+#[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
+pub use ring::Ring;

@@ -1,0 +1,300 @@
+//! A block on the GPU: a phase is run by each hardware thread, on its own registers.
+
+use cuda_std::{atomic, mem, shared, thread, warp};
+
+pub use cuda_std::float::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, fma, sqrt};
+pub use cuda_std::thread::opaque;
+
+use crate::args::RowStats;
+use crate::block::{Block, MAX_WARPS, WARP};
+use crate::element::Pack;
+use crate::lock::{Gate, LockWord};
+
+// Two buffers of 8 values x 16 warps: a collective may begin while the last is still being read.
+cuda_std::static_shared!(sum_scratch, "ferronorm_sum", 1024);
+// 32 warps x 32 lanes x 16 bytes.
+cuda_std::static_shared!(lane_scratch, "ferronorm_lane_sum", 16384);
+
+/// A thread's own `S`, in registers.
+pub struct Registers<S>(S);
+
+/// The block that this thread belongs to.
+pub struct GpuBlock {
+    /// Which of the two buffers of `sum_scratch` is next.
+    buffer: u32,
+}
+
+impl GpuBlock {
+    /// The block of the running thread.
+    #[inline(always)]
+    pub fn new() -> Self {
+        GpuBlock { buffer: 0 }
+    }
+}
+
+impl Block for GpuBlock {
+    type State<S> = Registers<S>;
+
+    #[inline(always)]
+    fn index(&self) -> usize {
+        thread::block_idx_x() as usize
+    }
+
+    #[inline(always)]
+    fn grid(&self) -> usize {
+        thread::grid_dim_x() as usize
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> usize {
+        // Opaque: a body that asks inside its loop gets its packs' addresses computed there. The
+        // V addresses of each matrix would else fill the registers that dw and db need.
+        thread::opaque(thread::block_dim_x() as usize)
+    }
+
+    #[inline(always)]
+    fn state<S>(&self, mut init: impl FnMut(usize) -> S) -> Registers<S> {
+        Registers(init(thread::thread_idx_x() as usize))
+    }
+
+    #[inline(always)]
+    fn each<S>(&mut self, state: &mut Registers<S>, mut phase: impl FnMut(usize, &mut S)) {
+        phase(thread::thread_idx_x() as usize, &mut state.0);
+    }
+
+    #[inline(always)]
+    fn sum<S, const R: usize, const K: usize>(
+        &mut self,
+        state: &mut Registers<S>,
+        mut phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
+    ) -> [[f32; K]; R] {
+        const { assert!(R * K <= 8) };
+        let thread = thread::thread_idx_x();
+        let mut values = phase(thread as usize, &mut state.0);
+        butterfly(&mut values, WARP / 2);
+        let warps = thread::block_dim_x() / warp::WARP;
+        if warps > 1 {
+            let buffer = sum_scratch() + self.buffer * 512;
+            self.buffer ^= 1;
+            if thread % warp::WARP == 0 {
+                for (i, value) in values.as_flattened().iter().enumerate() {
+                    let at = buffer + 4 * (i as u32 * MAX_WARPS as u32 + thread / warp::WARP);
+                    // SAFETY: value i of this warp, in the buffer that nobody reads now: all have
+                    // left the collective before the last, since they came to the last's barrier.
+                    unsafe { shared::store_f32(at, *value) };
+                }
+            }
+            // SAFETY: `sum` is reached by the whole block; `warps` is uniform.
+            unsafe { thread::sync_threads() };
+            let from = thread % MAX_WARPS as u32;
+            for (i, value) in values.as_flattened_mut().iter_mut().enumerate() {
+                let at = buffer + 4 * (i as u32 * MAX_WARPS as u32 + from);
+                // SAFETY: within the buffer; written before the barrier.
+                *value = if from < warps { unsafe { shared::load_f32(at) } } else { 0.0 };
+            }
+            butterfly(&mut values, MAX_WARPS / 2);
+        }
+        values
+    }
+
+    #[inline(always)]
+    fn lane_sum(
+        &mut self,
+        mut value: impl FnMut(usize) -> [f32; 4],
+        mut take: impl FnMut(usize, [f32; 4]),
+    ) {
+        let thread = thread::thread_idx_x();
+        let own = value(thread as usize);
+        // SAFETY: this thread's 16 bytes of the scratch.
+        unsafe { shared::store(lane_scratch() + 16 * thread, own.map(f32::to_bits)) };
+        // SAFETY: `lane_sum` is reached by the whole block.
+        unsafe { thread::sync_threads() };
+        if thread < warp::WARP {
+            let mut sum = own;
+            for other in 1..thread::block_dim_x() / warp::WARP {
+                let at = lane_scratch() + 16 * (other * warp::WARP + thread);
+                // SAFETY: within the scratch; written before the barrier.
+                let other = unsafe { shared::load(at) };
+                for l in 0..4 {
+                    sum[l] += f32::from_bits(other[l]);
+                }
+            }
+            take(thread as usize, sum);
+        }
+    }
+}
+
+/// Adds to each value those of the lanes at XOR distance `distance`, then half of it, down to 1.
+#[inline(always)]
+fn butterfly<const R: usize, const K: usize>(values: &mut [[f32; K]; R], distance: usize) {
+    const { assert!(WARP == warp::WARP as usize) };
+    let mut distance = distance as u32;
+    while distance > 0 {
+        for value in values.as_flattened_mut() {
+            // SAFETY: only called where the whole block runs alike.
+            *value += unsafe { warp::shuffle_xor(*value, distance) };
+        }
+        distance /= 2;
+    }
+}
+
+impl Gate for GpuBlock {
+    type Word = GlobalWord;
+
+    #[inline(always)]
+    fn leader(&mut self, work: impl FnOnce()) {
+        if thread::thread_idx_x() == 0 {
+            work();
+        }
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) {
+        // SAFETY: bodies are uniform between phases, so all threads come here.
+        unsafe { thread::sync_threads() }
+    }
+}
+
+/// A word in global memory, atomic at GPU scope.
+#[derive(Clone, Copy)]
+pub struct GlobalWord(*mut u32);
+
+// Every block below rests on `at`'s promise.
+impl LockWord for GlobalWord {
+    #[inline(always)]
+    unsafe fn at(ptr: *mut u32) -> Self {
+        GlobalWord(ptr)
+    }
+
+    #[inline(always)]
+    fn compare_exchange_acquire(self, current: u32, new: u32) -> u32 {
+        // SAFETY: valid by the promise of `at`.
+        unsafe { atomic::compare_exchange_acquire(self.0, current, new) }
+    }
+
+    #[inline(always)]
+    fn store_release(self, value: u32) {
+        // SAFETY: valid by the promise of `at`.
+        unsafe { atomic::store_release(self.0, value) }
+    }
+
+    #[inline(always)]
+    fn load_relaxed(self) -> u32 {
+        // SAFETY: valid by the promise of `at`.
+        unsafe { atomic::load_relaxed(self.0) }
+    }
+
+    #[inline(always)]
+    fn store_relaxed(self, value: u32) {
+        // SAFETY: valid by the promise of `at`.
+        unsafe { atomic::store_relaxed(self.0, value) }
+    }
+
+    #[inline(always)]
+    fn pause(n: u32) {
+        atomic::nanosleep(32 * n.min(4));
+    }
+}
+
+/// Loads a pack that the launch does not write, or gives zeros and does not touch memory if `skip`.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and readable, unless `skip`.
+#[inline(always)]
+pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
+    // SAFETY: the caller's promise.
+    Pack(unsafe { mem::load_nc_unless(skip, ptr.cast()) })
+}
+
+/// Loads the first `valid` elements of a pack that the launch does not write; the rest is zero.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T, of 2 or 4 bytes, and readable for `valid` elements.
+#[inline(always)]
+pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
+    // SAFETY: the caller's promise.
+    Pack(unsafe {
+        if size_of::<T>() == 2 {
+            mem::gather_nc_u16(ptr.cast(), valid as u32)
+        } else {
+            mem::gather_nc_u32(ptr.cast(), valid as u32)
+        }
+    })
+}
+
+/// Stores a pack, or nothing if `skip`.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable, by this thread alone, unless `skip`.
+#[inline(always)]
+pub unsafe fn store_pack_unless(skip: bool, ptr: *mut Pack, pack: Pack) {
+    // SAFETY: the caller's promise.
+    unsafe { mem::store_unless(skip, ptr.cast(), pack.0) }
+}
+
+/// Stores the first `valid` elements of a pack.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T, of 2 or 4 bytes, and writable for `valid` elements by this thread
+/// alone.
+#[inline(always)]
+pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if size_of::<T>() == 2 {
+            mem::scatter_u16(ptr.cast(), pack.0, valid as u32);
+        } else {
+            mem::scatter_u32(ptr.cast(), pack.0, valid as u32);
+        }
+    }
+}
+
+/// Stores a row's statistics.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable, by this thread alone.
+#[inline(always)]
+pub unsafe fn store_stats(ptr: *mut RowStats, stats: RowStats) {
+    let words = [stats.mean, stats.mean_lo, stats.rstd, stats.pad];
+    // SAFETY: the caller's promise.
+    unsafe { mem::store(ptr.cast(), words.map(f32::to_bits)) }
+}
+
+/// Loads four f32 that other blocks may have written.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and readable; a lock or a launch orders the writes before this.
+#[inline(always)]
+pub unsafe fn load_shared_f32(ptr: *const f32) -> [f32; 4] {
+    // SAFETY: the caller's promise.
+    unsafe { mem::load_cg_f32(ptr) }
+}
+
+/// Loads four f32 that other blocks may have written, or gives zeros and does not touch memory if
+/// `skip`.
+///
+/// # Safety
+///
+/// As for [`load_shared_f32`], unless `skip`.
+#[inline(always)]
+pub unsafe fn load_shared_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
+    // SAFETY: the caller's promise.
+    unsafe { mem::load_cg_f32_unless(skip, ptr) }
+}
+
+/// Stores four f32 for other blocks to read.
+///
+/// # Safety
+///
+/// `ptr` must be aligned and writable; a lock or a launch orders other accesses.
+#[inline(always)]
+pub unsafe fn store_shared_f32(ptr: *mut f32, value: [f32; 4]) {
+    // SAFETY: the caller's promise.
+    unsafe { mem::store_cg_f32(ptr, value) }
+}

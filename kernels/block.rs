@@ -1,0 +1,52 @@
+//! A block of threads, as a kernel body sees it.
+//!
+//! A body is a sequence of phases. In [`each`](Block::each) every thread works on its own state; a
+//! collective ([`sum`](Block::sum), [`lane_sum`](Block::lane_sum)) lets every thread contribute
+//! and gives a uniform result. A body never sees one thread's control flow, so it cannot place a
+//! barrier where only some threads arrive, and the same body runs on a GPU and on a CPU.
+//!
+//! **Order.** f32 addition is not associative, so the order of every collective is fixed here and
+//! kept by both implementations: threads of a warp by halves (lane i with i + 16, then + 8, + 4,
+//! + 2, + 1), then the warps' sums by halves of [`MAX_WARPS`], missing warps counting as zero.
+
+use crate::lock::Gate;
+
+/// Threads in a warp: the unit of the collectives' order.
+pub const WARP: usize = 32;
+
+/// Most warps of a block that takes part in [`Block::sum`].
+pub const MAX_WARPS: usize = 16;
+
+/// A block of threads.
+pub trait Block: Gate {
+    /// One `S` per thread: a thread's registers on a GPU, a `Vec` on the CPU.
+    type State<S>;
+
+    /// Index of this block in the grid.
+    fn index(&self) -> usize;
+    /// Blocks in the grid.
+    fn grid(&self) -> usize;
+    /// Threads in this block, a multiple of [`WARP`]. To be asked for where it is used.
+    fn threads(&self) -> usize;
+
+    /// Every thread's state, made by `init(thread)`.
+    fn state<S>(&self, init: impl FnMut(usize) -> S) -> Self::State<S>;
+
+    /// Every thread runs `phase(thread, its state)`. Threads do not see each other's writes before
+    /// the next collective.
+    fn each<S>(&mut self, state: &mut Self::State<S>, phase: impl FnMut(usize, &mut S));
+
+    /// Every thread runs `phase`; the results are summed over the block, each of the R * K values
+    /// by itself. A barrier lies in it: what threads wrote before is seen by all after.
+    ///
+    /// For blocks of at most [`MAX_WARPS`] warps.
+    fn sum<S, const R: usize, const K: usize>(
+        &mut self,
+        state: &mut Self::State<S>,
+        phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
+    ) -> [[f32; K]; R];
+
+    /// Sums `value(thread)` over the threads of the same lane, warp 0 first, and hands each of the
+    /// [`WARP`] sums to `take(lane, sum)`. For blocks of at most 32 warps, once in a launch.
+    fn lane_sum(&mut self, value: impl FnMut(usize) -> [f32; 4], take: impl FnMut(usize, [f32; 4]));
+}

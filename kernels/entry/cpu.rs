@@ -1,0 +1,98 @@
+//! The kernels as functions that run one block on the CPU.
+
+use crate::arch::{CpuBlock, Work, run};
+use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
+use crate::feed::Direct;
+use crate::{Element, backward, columns, forward};
+
+/// Picks the instance for V and R, as the GPU's loader picks one by name.
+macro_rules! instance {
+    ($v:expr, $r:expr, |$V:ident, $R:ident| $call:expr) => {{
+        macro_rules! with {
+            ($a:literal, $b:literal) => {{
+                const $V: usize = $a;
+                const $R: usize = $b;
+                $call
+            }};
+        }
+        match ($v, $r) {
+            (1, 1) => with!(1, 1),
+            (4, 1) => with!(4, 1),
+            (8, 1) => with!(8, 1),
+            (16, 1) => with!(16, 1),
+            (1, 4) => with!(1, 4),
+            (4, 2) => with!(4, 2),
+            (v, r) => unreachable!("no instance with {v} packs and {r} rows is compiled"),
+        }
+    }};
+}
+
+struct Forward<'a, E, const V: usize, const R: usize>(&'a ForwardArgs<E>);
+
+impl<E: Element, const V: usize, const R: usize> Work for Forward<'_, E, V, R> {
+    #[inline(always)]
+    fn run(self, block: &mut CpuBlock) {
+        // SAFETY: the promises of `forward`'s caller.
+        unsafe { forward::rows::<_, Direct<E, 1, 2, false>, E, V, R>(block, self.0) }
+    }
+}
+
+struct Backward<'a, E, const V: usize, const R: usize>(&'a BackwardArgs<E>);
+
+impl<E: Element, const V: usize, const R: usize> Work for Backward<'_, E, V, R> {
+    #[inline(always)]
+    fn run(self, block: &mut CpuBlock) {
+        // SAFETY: the promises of `backward`'s caller.
+        unsafe { backward::rows::<_, Direct<E, 2, 1, false>, E, V, R>(block, self.0) }
+    }
+}
+
+struct Columns<'a, E>(&'a ColumnsArgs<E>);
+
+impl<E: Element> Work for Columns<'_, E> {
+    #[inline(always)]
+    fn run(self, block: &mut CpuBlock) {
+        // SAFETY: the promises of `columns`'s caller.
+        unsafe { columns::reduce(block, self.0) }
+    }
+}
+
+/// Runs one block of [`forward::rows`] with V packs per thread and R rows per tile.
+///
+/// # Safety
+///
+/// As for the kernel.
+///
+/// # Panics
+///
+/// Where no instance with these V and R is compiled.
+pub unsafe fn forward<E: Element>(v: usize, r: usize, block: &mut CpuBlock, args: &ForwardArgs<E>) {
+    instance!(v, r, |V, R| run(Forward::<E, V, R>(args), block));
+}
+
+/// Runs one block of [`backward::rows`] with V packs per thread and R rows per tile.
+///
+/// # Safety
+///
+/// As for the kernel.
+///
+/// # Panics
+///
+/// Where no instance with these V and R is compiled.
+pub unsafe fn backward<E: Element>(
+    v: usize,
+    r: usize,
+    block: &mut CpuBlock,
+    args: &BackwardArgs<E>,
+) {
+    instance!(v, r, |V, R| run(Backward::<E, V, R>(args), block));
+}
+
+/// Runs one block of [`columns::reduce`].
+///
+/// # Safety
+///
+/// As for the kernel.
+pub unsafe fn columns<E: Element>(block: &mut CpuBlock, args: &ColumnsArgs<E>) {
+    run(Columns(args), block);
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask ci`: the gates, as CI runs them.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use crate::error::Error;
+
+/// The commands, each as one would type it after `cargo`.
+const GATES: [&str; 5] = [
+    "fmt --all --check",
+    "clippy --workspace --all-targets -- -D warnings",
+    "test --workspace",
+    "run --release --example verify",
+    "xtask ptx --check",
+];
+
+/// Runs them up to the first that fails.
+pub fn run(root: &Path, require_ptxas: bool) -> Result<(), Error> {
+    for gate in GATES {
+        let mut command = Command::new(cargo());
+        command.args(gate.split(' ')).current_dir(root);
+        if require_ptxas && gate.contains("ptx --check") {
+            command.arg("--require-ptxas");
+        }
+        let command_line = line(&command);
+        println!("$ {command_line}");
+        let status = command
+            .status()
+            .map_err(|source| Error::Spawn { program: command_line.clone(), source })?;
+        if !status.success() {
+            return Err(Error::Command { command: command_line, status });
+        }
+    }
+    println!("all {} gates passed", GATES.len());
+    Ok(())
+}
+
+/// The cargo that runs this task.
+pub fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// A cargo command as one would type it.
+pub fn line(command: &Command) -> String {
+    let args = command.get_args().map(|arg| arg.to_string_lossy());
+    std::iter::once("cargo".into()).chain(args).collect::<Vec<_>>().join(" ")
+}
