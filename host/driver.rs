@@ -85,11 +85,8 @@ pub use launch::{
 /// Names the file to open instead of the system's driver, for tests with a stand-in.
 pub const LIBRARY_VARIABLE: &str = "FERRONORM_LIBCUDA";
 
-const FILE_NAMES: &[&str] = if cfg!(windows) {
-    &["nvcuda.dll"]
-} else {
-    &["libcuda.so.1", "libcuda.so"]
-};
+const FILE_NAMES: &[&str] =
+    if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
 /// The driver library, opened at the first call, or why it could not be.
 ///
@@ -101,10 +98,7 @@ pub fn library() -> Result<&'static Library, &'static str> {
 }
 
 fn load() -> Result<Library, String> {
-    black_box([
-        symbols::cuInit as *const (),
-        code::cuGetErrorString as *const (),
-    ]);
+    black_box([symbols::cuInit as *const (), code::cuGetErrorString as *const ()]);
     match env::var_os(LIBRARY_VARIABLE) {
         Some(name) if !name.is_empty() => open([name]),
         _ => open(FILE_NAMES.iter().map(OsString::from)),
@@ -127,15 +121,9 @@ fn open(names: impl IntoIterator<Item = OsString>) -> Result<Library, String> {
 
 /// The system's words, which stand in the error's source; most systems name the file in them.
 fn reason(name: &OsStr, error: &libloading::Error) -> String {
-    let text = error
-        .source()
-        .map_or_else(|| error.to_string(), ToString::to_string);
+    let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let name = name.to_string_lossy();
-    if text.contains(name.as_ref()) {
-        text
-    } else {
-        format!("{name}: {text}")
-    }
+    if text.contains(name.as_ref()) { text } else { format!("{name}: {text}") }
 }
 
 fn has_init(library: &Library) -> bool {
@@ -155,10 +143,7 @@ struct Symbol {
 impl Symbol {
     /// `name` ends in NUL, which saves a copy at the lookup.
     const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            address: OnceLock::new(),
-        }
+        Self { name, address: OnceLock::new() }
     }
 
     fn address(&self) -> Result<Address, CUresult> {

@@ -1,1 +1,51 @@
-//! k
+//! LayerNorm for NVIDIA GPUs in pure Rust: forward, and a two-stage backward whose partial weight
+//! gradients meet under per-group compare-and-swap locks. No C or CUDA source anywhere; the same
+//! kernel source runs on the CPU, bit for bit.
+//!
+//! ```
+//! use ferronorm::{Device, LayerNorm, Tensor};
+//!
+//! # fn main() -> Result<(), ferronorm::Error> {
+//! let device = Device::auto()?; // a GPU if there is one, else the CPU
+//! let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 4.0, 4.0], [2, 3])?;
+//! let w = Tensor::from_slice(&device, &[1.0f32; 3], [1, 3])?;
+//! let b = Tensor::from_slice(&device, &[0.5f32; 3], [1, 3])?;
+//!
+//! let layer = LayerNorm::new(&device);
+//! let (y, saved) = layer.forward(&x, &w, &b, 1e-5)?;
+//! assert_eq!(y.to_vec()?[3..], [0.5; 3]); // a constant row gives b
+//!
+//! let dy = Tensor::from_slice(&device, &[1.0f32; 6], [2, 3])?;
+//! let gradients = layer.backward(&saved, &dy)?;
+//! assert_eq!(gradients.db.to_vec()?, [2.0; 3]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layers, from safe to raw, each usable without the one before it:
+//!
+//! - [`LayerNorm`], [`Tensor`], [`Device`]: owned memory, checked shapes, one stream per device;
+//! - [`raw::Kernels`]: the launches, on device pointers and a stream of yours;
+//! - [`plan`] and [`ptx`]: which kernel to launch and how, and the PTX text; they know nothing of
+//!   any CUDA binding.
+#![deny(missing_docs, unsafe_op_in_unsafe_fn)]
+
+pub mod device;
+pub mod driver;
+mod error;
+mod layer_norm;
+pub mod plan;
+pub mod ptx;
+pub mod raw;
+mod scratch;
+mod tensor;
+
+pub use device::Device;
+pub use error::Error;
+pub use kernels::args;
+pub use layer_norm::{Gradients, KernelTimes, LayerNorm, Saved, Statistics};
+pub use plan::{Mode, Options, Tile};
+pub use tensor::{Dtype, Tensor};
+
+/// A result whose error is [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;

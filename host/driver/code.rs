@@ -195,11 +195,7 @@ mod tests {
             assert_eq!(result, CUresult::CUDA_SUCCESS);
             assert!(!text.is_null());
         }
-        assert!(
-            !cust::error::CudaError::SharedObjectInitFailed
-                .to_string()
-                .is_empty()
-        );
+        assert!(!cust::error::CudaError::SharedObjectInitFailed.to_string().is_empty());
     }
 
     #[test]

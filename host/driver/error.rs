@@ -39,11 +39,9 @@ impl From<CudaError> for DriverError {
     fn from(error: CudaError) -> Self {
         match error {
             CudaError::UnknownError => Self::new(unknown_code()),
-            CudaError::InvalidMemoryAllocation | CudaError::OptixError => Self {
-                code: error as u32,
-                name: format!("{error:?}"),
-                text: error.to_string(),
-            },
+            CudaError::InvalidMemoryAllocation | CudaError::OptixError => {
+                Self { code: error as u32, name: format!("{error:?}"), text: error.to_string() }
+            }
             _ => Self::new(error as u32),
         }
     }
@@ -80,11 +78,7 @@ fn ask(
         return None;
     }
     // SAFETY: on success this is a constant string of the driver or of this crate.
-    Some(
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned(),
-    )
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 const LOG_BYTES: usize = 16 * 1024;
@@ -98,15 +92,11 @@ const LOG_BYTES: usize = 16 * 1024;
 /// and runs it at the launch. The caller unloads the module, and uses it in this context only.
 pub unsafe fn load_module(ptx: &CStr) -> Result<CUmodule, (DriverError, String)> {
     let mut log = vec![0_u8; LOG_BYTES];
-    let mut options = [
-        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-    ];
+    let mut options =
+        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     // cuda.h passes a number by its value, in the place of a pointer.
-    let mut values: [*mut c_void; 2] = [
-        log.as_mut_ptr().cast(),
-        ptr::without_provenance_mut(LOG_BYTES),
-    ];
+    let mut values: [*mut c_void; 2] =
+        [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
     let mut module = ptr::null_mut();
     // SAFETY: both arrays hold as many entries as said, the log is as long as said, `ptx` ends in
     // NUL, and all outlive the call.
@@ -124,10 +114,7 @@ pub unsafe fn load_module(ptx: &CStr) -> Result<CUmodule, (DriverError, String)>
         Err(error) => {
             // The buffer was zeroed, so the text ends at the first NUL.
             let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-            Err((
-                error,
-                String::from_utf8_lossy(&log[..end]).trim().to_owned(),
-            ))
+            Err((error, String::from_utf8_lossy(&log[..end]).trim().to_owned()))
         }
     }
 }
@@ -145,16 +132,8 @@ mod tests {
     #[test]
     fn an_error_prints_its_name_and_number() {
         let error = check(CUresult::CUDA_ERROR_INVALID_VALUE).unwrap_err();
-        assert_eq!(
-            (error.code, error.name.as_str()),
-            (1, "CUDA_ERROR_INVALID_VALUE")
-        );
-        assert!(
-            error
-                .to_string()
-                .starts_with("CUDA_ERROR_INVALID_VALUE (1): "),
-            "{error}"
-        );
+        assert_eq!((error.code, error.name.as_str()), (1, "CUDA_ERROR_INVALID_VALUE"));
+        assert!(error.to_string().starts_with("CUDA_ERROR_INVALID_VALUE (1): "), "{error}");
     }
 
     #[test]

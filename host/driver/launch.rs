@@ -35,11 +35,7 @@ impl CUlaunchAttribute {
     pub const fn programmatic_stream_serialization() -> Self {
         let mut value = CUlaunchAttributeValue { pad: [0; 8] };
         value.programmatic_stream_serialization_allowed = 1;
-        Self {
-            id: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value,
-        }
+        Self { id: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, pad: [0; 4], value }
     }
 }
 

@@ -1,0 +1,138 @@
+//! Owned memory of a device.
+
+use std::mem::ManuallyDrop;
+
+use cust::memory::DeviceBuffer;
+use cust::sys;
+
+use super::{Backend, Device};
+use crate::driver::DriverError;
+use crate::{Error, Result};
+
+/// `len` elements of `T` on a device.
+pub(crate) struct Buffer<T> {
+    memory: Memory<T>,
+    len: usize,
+    device: Device,
+}
+
+enum Memory<T> {
+    Cpu(Vec<T>),
+    /// At least one byte, so that the driver has something to give.
+    Gpu(ManuallyDrop<DeviceBuffer<u8>>),
+}
+
+impl<T: Copy + Default> Buffer<T> {
+    /// Memory that the caller writes before it is read. (On the CPU it is zeroed all the same.)
+    pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
+        let memory = match &*device.0 {
+            Backend::Cpu(_) => Memory::Cpu(vec![T::default(); len]),
+            Backend::Gpu(gpu) => {
+                gpu.enter()?;
+                let bytes = (len * size_of::<T>()).max(1);
+                // SAFETY: bytes have no invalid values.
+                let buffer = unsafe { DeviceBuffer::uninitialized(bytes) };
+                Memory::Gpu(ManuallyDrop::new(buffer.map_err(|error| {
+                    let source = DriverError::from(error);
+                    if source.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 {
+                        Error::OutOfMemory { bytes, source }
+                    } else {
+                        Error::Driver { operation: "allocating device memory", source }
+                    }
+                })?))
+            }
+        };
+        Ok(Buffer { memory, len, device: device.clone() })
+    }
+
+    /// Memory of zero bytes.
+    pub(crate) fn zeroed(device: &Device, len: usize) -> Result<Self> {
+        let mut buffer = Self::new(device, len)?;
+        buffer.fill_bytes(0)?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn from_slice(device: &Device, data: &[T]) -> Result<Self> {
+        let mut buffer = Self::new(device, data.len())?;
+        buffer.copy_from(data)?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const T {
+        match &self.memory {
+            Memory::Cpu(data) => data.as_ptr(),
+            Memory::Gpu(buffer) => buffer.as_device_ptr().as_raw() as *const T,
+        }
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
+        match &mut self.memory {
+            Memory::Cpu(data) => data.as_mut_ptr(),
+            Memory::Gpu(buffer) => buffer.as_device_ptr().as_raw() as *mut T,
+        }
+    }
+
+    /// Sets every byte.
+    pub(crate) fn fill_bytes(&mut self, value: u8) -> Result<()> {
+        let bytes = self.len * size_of::<T>();
+        let target = self.as_mut_ptr();
+        match &*self.device.0 {
+            // SAFETY: the vector's own memory; the callers' types take any bytes.
+            Backend::Cpu(_) => unsafe { target.cast::<u8>().write_bytes(value, bytes) },
+            // SAFETY: the buffer's own memory.
+            Backend::Gpu(gpu) => unsafe { gpu.fill(target as u64, value, bytes)? },
+        }
+        Ok(())
+    }
+
+    /// Copies all elements from `data`, which has as many.
+    pub(crate) fn copy_from(&mut self, data: &[T]) -> Result<()> {
+        assert_eq!(data.len(), self.len);
+        let target = self.as_mut_ptr() as u64;
+        match (&mut self.memory, &*self.device.0) {
+            (Memory::Cpu(memory), _) => memory.copy_from_slice(data),
+            (Memory::Gpu(_), Backend::Gpu(gpu)) if !data.is_empty() => {
+                // SAFETY: both are as long as `data`.
+                unsafe { gpu.upload(target, data.as_ptr().cast(), size_of_val(data))? }
+            }
+            (Memory::Gpu(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// A copy of all elements, after the work before it.
+    pub(crate) fn to_vec(&self) -> Result<Vec<T>> {
+        let mut data = vec![T::default(); self.len];
+        match (&self.memory, &*self.device.0) {
+            (Memory::Cpu(memory), _) => data.copy_from_slice(memory),
+            (Memory::Gpu(_), Backend::Gpu(gpu)) if !data.is_empty() => {
+                let bytes = size_of_val(&data[..]);
+                // SAFETY: both are `bytes` long.
+                unsafe { gpu.download(data.as_mut_ptr().cast(), self.as_ptr() as u64, bytes)? }
+            }
+            (Memory::Gpu(_), _) => {}
+        }
+        Ok(data)
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        if let (Memory::Gpu(buffer), Backend::Gpu(gpu)) = (&mut self.memory, &*self.device.0) {
+            // Work on the stream may still use the memory. After an error the context is lost, and
+            // the memory with it.
+            if gpu.synchronize().is_ok() {
+                // SAFETY: dropped once, here, while the context is current.
+                unsafe { ManuallyDrop::drop(buffer) };
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The CPU as a device: the kernels' own bodies, blocks spread over OS threads.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
+use kernels::{CpuBlock, Element, entry};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::Result;
+use crate::plan::Launch;
+
+pub(crate) struct Cpu {
+    /// `None` if the system would not give it threads: blocks then run one after another.
+    pool: Option<ThreadPool>,
+    number: u32,
+}
+
+/// Arguments hold raw pointers; the launcher promises that threads may use them.
+struct Shared<'a, A>(&'a A);
+
+// SAFETY: kernels share their arguments between blocks by design: what blocks write is disjoint or
+// under a lock (the promises of `forward::rows` and its like, which the launcher makes).
+unsafe impl<A> Sync for Shared<'_, A> {}
+
+impl<A> Shared<'_, A> {
+    fn get(&self) -> &A {
+        self.0
+    }
+}
+
+impl Cpu {
+    pub(crate) fn new(threads: usize) -> Cpu {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = |i| format!("ferronorm-{i}");
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok();
+        Cpu { pool, number: NUMBER.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+    }
+
+    /// Runs `block` for every block of the launch.
+    fn run(&self, launch: &Launch, block: impl Fn(&mut CpuBlock) + Sync) {
+        let (grid, threads) = (launch.grid as usize, launch.block as usize);
+        let block = |index| block(&mut CpuBlock::new(index, grid, threads));
+        match &self.pool {
+            // One task per block, taken in turn: an idle thread steals the next.
+            Some(pool) => pool.scope_fifo(|scope| {
+                for index in 0..grid {
+                    let block = &block;
+                    scope.spawn_fifo(move |_| block(index));
+                }
+            }),
+            None => (0..grid).for_each(block),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for `kernels::forward::rows`.
+    pub(crate) unsafe fn forward<E: Element>(&self, launch: &Launch, args: &ForwardArgs<E>) {
+        let (v, r) = (launch.instance.packs, launch.instance.rows);
+        let args = Shared(args);
+        // SAFETY: the caller's promises.
+        self.run(launch, |block| unsafe { entry::cpu::forward(v, r, block, args.get()) });
+    }
+
+    /// # Safety
+    ///
+    /// As for `kernels::backward::rows`.
+    pub(crate) unsafe fn backward_rows<E: Element>(&self, launch: &Launch, args: &BackwardArgs<E>) {
+        let (v, r) = (launch.instance.packs, launch.instance.rows);
+        let args = Shared(args);
+        // SAFETY: the caller's promises.
+        self.run(launch, |block| unsafe { entry::cpu::backward(v, r, block, args.get()) });
+    }
+
+    /// # Safety
+    ///
+    /// As for `kernels::columns::reduce`.
+    pub(crate) unsafe fn backward_columns<E: Element>(
+        &self,
+        launch: &Launch,
+        args: &ColumnsArgs<E>,
+    ) {
+        let args = Shared(args);
+        // SAFETY: the caller's promises.
+        self.run(launch, |block| unsafe { entry::cpu::columns(block, args.get()) });
+    }
+
+    pub(crate) fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<Duration> {
+        let start = Instant::now();
+        work()?;
+        Ok(start.elapsed())
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPU, {} threads (#{})", self.threads(), self.number)
+    }
+}

@@ -1,0 +1,137 @@
+//! What can go wrong, and what is said of it: the argument, what came, and what was wanted.
+
+use crate::driver::DriverError;
+
+/// Why a call did nothing. Nothing has been written when one of these is returned for an argument.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor's shape does not fit the others'.
+    #[error("{argument}: shape {found:?}, where {expected:?} is wanted")]
+    Shape {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its rows and columns.
+        found: [usize; 2],
+        /// The rows and columns wanted.
+        expected: [usize; 2],
+    },
+    /// A slice's length does not fit the tensor's.
+    #[error("{argument}: {found} elements, where {expected} are wanted")]
+    Length {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length wanted.
+        expected: usize,
+    },
+    /// Two tensors, or a tensor and a layer, are on different devices.
+    #[error("{argument}: on {found}, where the layer is on {expected}")]
+    DeviceMismatch {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its device.
+        found: String,
+        /// The device wanted.
+        expected: String,
+    },
+    /// eps is negative or not finite.
+    #[error("eps: {found}, where a finite number of at least 0 is wanted")]
+    Epsilon {
+        /// What came.
+        found: f32,
+    },
+    /// A row is empty, or longer than the kernels keep resident.
+    #[error("columns: {found}, where 1 to {most} are supported")]
+    Columns {
+        /// What came.
+        found: usize,
+        /// The most that is supported.
+        most: usize,
+    },
+    /// An option asks for no blocks or no groups.
+    #[error("{option}: 0, where at least 1 is wanted")]
+    ZeroOption {
+        /// The option's name.
+        option: &'static str,
+    },
+    /// No CUDA driver could be loaded.
+    #[error("no CUDA driver: {reason}")]
+    NoDriver {
+        /// Which files were tried.
+        reason: String,
+    },
+    /// The driver is there, a device of this number is not.
+    #[error("device {ordinal}: the driver shows {count} devices")]
+    NoDevice {
+        /// The device asked for.
+        ordinal: u32,
+        /// Devices that there are.
+        count: u32,
+    },
+    /// The device is of an older architecture than any PTX file needs.
+    #[error("device of compute capability {found}: the kernels need {needed} or newer")]
+    Architecture {
+        /// Its compute capability times ten.
+        found: u32,
+        /// The least that a PTX file is for, times ten.
+        needed: u32,
+    },
+    /// The driver is older than the PTX file.
+    #[error(
+        "driver for CUDA {}.{}: PTX ISA {}.{} needs one for CUDA {}.{} or newer",
+        driver.0, driver.1, ptx.0, ptx.1, needed.0, needed.1
+    )]
+    DriverTooOld {
+        /// The CUDA version that the driver serves.
+        driver: (u32, u32),
+        /// The PTX file's version.
+        ptx: (u32, u32),
+        /// The CUDA version that serves it.
+        needed: (u32, u32),
+    },
+    /// A PTX text has no `.version` or `.target`.
+    #[error("PTX: no {directive} directive")]
+    Ptx {
+        /// What is missing.
+        directive: &'static str,
+    },
+    /// The PTX has no such kernel.
+    #[error("PTX: no kernel {kernel}")]
+    Missing {
+        /// The kernel's name.
+        kernel: String,
+    },
+    /// The driver refused the PTX.
+    #[error("loading the kernels: {source}; the driver's log: {log}")]
+    Load {
+        /// The driver's error.
+        source: DriverError,
+        /// The log of its compiler.
+        log: String,
+    },
+    /// The device has no room left. It still works.
+    #[error("out of device memory: {bytes} bytes asked for ({source})")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The driver's error.
+        source: DriverError,
+    },
+    /// Another call of the driver failed.
+    #[error("{operation}: {source}")]
+    Driver {
+        /// What was tried.
+        operation: &'static str,
+        /// The driver's error.
+        source: DriverError,
+    },
+}
+
+impl Error {
+    /// For `map_err` on a driver call.
+    pub(crate) fn driver<E: Into<DriverError>>(operation: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Error::Driver { operation, source: error.into() }
+    }
+}

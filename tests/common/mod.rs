@@ -1,0 +1,90 @@
+//! What the tests share: where a check runs, a run of a layer, and how close results must be.
+#![allow(dead_code, reason = "each test file is a crate of its own and uses its part")]
+
+use std::process::ExitCode;
+use std::sync::LazyLock;
+
+use ferronorm::{Device, Error, LayerNorm, Options};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+mod close;
+mod run;
+
+pub use close::{assert_close, assert_near, assert_same};
+pub use run::{Inputs, Outputs, nans, poisoned, run};
+
+/// Of a check. Wrong results panic, which counts as failed too.
+pub type Outcome = Result<(), Failed>;
+
+/// Runs `$body` with `$E` as each storage type.
+macro_rules! each_dtype {
+    ($E:ident => $body:expr) => {{
+        {
+            type $E = f32;
+            $body
+        }
+        {
+            type $E = half::f16;
+            $body
+        }
+        {
+            type $E = half::bf16;
+            $body
+        }
+    }};
+}
+pub(crate) use each_dtype;
+
+/// The first GPU, opened once.
+pub static GPU: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| Device::gpu(0));
+
+/// A layer on `device`.
+pub fn layer(device: &Device, options: Options) -> LayerNorm {
+    LayerNorm::with_options(device, options)
+}
+
+/// The checks of a test file: a trial for each, on each of its devices.
+///
+/// Without a GPU its trials are reported as ignored. A GPU that is there and cannot be opened fails
+/// them.
+#[derive(Default)]
+pub struct Suite {
+    trials: Vec<Trial>,
+}
+
+impl Suite {
+    /// `check`, on the CPU and on the GPU.
+    pub fn both<C>(&mut self, name: &str, check: C)
+    where
+        C: Fn(&Device) -> Outcome + Clone + Send + 'static,
+    {
+        self.cpu(name, check.clone());
+        self.gpu(name, check);
+    }
+
+    /// `check`, on the CPU with 4 OS threads: enough to contend for the group locks.
+    pub fn cpu(&mut self, name: &str, check: impl Fn(&Device) -> Outcome + Send + 'static) {
+        let check = move || check(&Device::cpu_with_threads(4));
+        self.trials.push(Trial::test(format!("cpu {name}"), check));
+    }
+
+    /// `check`, on the GPU.
+    pub fn gpu(&mut self, name: &str, check: impl Fn(&Device) -> Outcome + Send + 'static) {
+        let absent = matches!(*GPU, Err(Error::NoDriver { .. } | Error::NoDevice { .. }));
+        let check = move || match &*GPU {
+            Ok(device) => check(device),
+            Err(error) => Err(error.into()),
+        };
+        let trial = Trial::test(format!("gpu {name}"), check).with_ignored_flag(absent);
+        self.trials.push(trial);
+    }
+
+    /// Runs the trials, as the command line asks.
+    pub fn run(self) -> ExitCode {
+        let ignored = self.trials.iter().filter(|trial| trial.has_ignored_flag()).count();
+        if let (1.., Err(error)) = (ignored, &*GPU) {
+            eprintln!("\nignored: {ignored} checks on the GPU, since there is none ({error})");
+        }
+        libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
+    }
+}
