@@ -57,9 +57,9 @@ pub enum Error {
         option: &'static str,
     },
     /// No CUDA driver could be loaded.
-    #[error("no CUDA driver: {reason}")]
+    #[error("{reason}")]
     NoDriver {
-        /// Which files were tried.
+        /// A sentence that names the files tried.
         reason: String,
     },
     /// The driver is there, a device of this number is not.

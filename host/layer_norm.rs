@@ -32,7 +32,7 @@ impl Statistics {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`], or another driver error.
+    /// [`crate::Error::OutOfMemory`], or another driver error.
     pub fn new(device: &Device, rows: usize) -> Result<Self> {
         Ok(Statistics(Buffer::zeroed(device, rows)?))
     }
@@ -76,7 +76,7 @@ impl<E: Dtype> Gradients<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`], or another driver error.
+    /// [`crate::Error::OutOfMemory`], or another driver error.
     pub fn new(device: &Device, [rows, columns]: [usize; 2]) -> Result<Self> {
         Ok(Gradients {
             dx: Tensor::output(device, [rows, columns])?,
@@ -117,8 +117,8 @@ impl LayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`], [`Error::DeviceMismatch`], [`Error::Epsilon`], [`Error::Columns`],
-    /// [`Error::OutOfMemory`], or another driver error.
+    /// [`crate::Error::Shape`], [`crate::Error::DeviceMismatch`], [`crate::Error::Epsilon`], [`crate::Error::Columns`],
+    /// [`crate::Error::OutOfMemory`], or another driver error.
     pub fn forward<'a, E: Dtype>(
         &self,
         x: &'a Tensor<E>,
@@ -290,3 +290,6 @@ fn work<E: Dtype>(rows: usize, columns: usize) -> Work {
     let aligned = plan::aligned(&[], &[columns], columns, E::DTYPE);
     Work { rows, columns, dtype: E::DTYPE, aligned }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,8 @@ pub struct DeviceInfo {
     pub multiprocessor_shared_memory: u32,
     /// Whether the loaded kernels can read through a ring of bulk copies.
     pub ring: bool,
+    /// Whether kernels without a ring are compiled for tiles of several rows (the CPU's are).
+    pub direct_tiles: bool,
 }
 
 impl DeviceInfo {
@@ -68,6 +70,7 @@ impl DeviceInfo {
         block_shared_memory: 0,
         multiprocessor_shared_memory: 0,
         ring: false,
+        direct_tiles: true,
     };
 }
 
@@ -91,7 +94,8 @@ pub enum Tile {
     Auto,
     /// One, read from global memory.
     One,
-    /// As many as the kernels with a ring take: through one where there is one.
+    /// As many as the kernels with a ring take, where rows are whole aligned packs and there is a
+    /// ring (or, on the CPU, none is needed); else one.
     Several,
 }
 
@@ -178,8 +182,8 @@ pub fn aligned(pointers: &[usize], strides: &[usize], columns: usize, dtype: Dat
         && columns.is_multiple_of(dtype.lanes())
 }
 
-/// The threads that own a row, and packs of each: a function of N and type alone, never of the
-/// device or of M, so that a row's results have the same bits everywhere and in any batch.
+/// The threads that own a row, and packs of each: a function of the kernel, N and type alone, never
+/// of the device or of M, so that a row's results have the same bits everywhere and in any batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Team {
     threads: u32,
@@ -187,14 +191,23 @@ struct Team {
 }
 
 impl Team {
-    /// More packs per thread where one each would take more than 512 threads: 8192 f16 columns ran
-    /// at 3310 GB/s on 256 threads x 4 packs, 4096 at 2650 on 512 x 1 (H200, M = 4096, trial
-    /// kernels). Past 1024 packs the registers for dw and db bound the threads to 256.
-    fn new(columns: usize, dtype: DataType) -> Self {
+    /// GB/s by packs per thread, f16, M = 4096, H200, each at its best grid:
+    ///
+    /// | N    | packs | forward, 1 | forward, 4 | backward, 1 | backward, 4 |
+    /// |------|-------|------------|------------|-------------|-------------|
+    /// | 1024 | 128   | 1413       | 1579       | 1254        | 1163        |
+    /// | 2048 | 256   | 1872       | 2275       | 1890        | 1771        |
+    /// | 4096 | 512   | 2131       | 2857       | 2555        | 2320        |
+    ///
+    /// Forward gains from small teams, whose collectives are short; backward holds dw and db in
+    /// registers, and wants them spread. Past 1024 packs those registers bound the team to 256
+    /// threads.
+    fn new(kernel: Kernel, columns: usize, dtype: DataType) -> Self {
         let packs = columns.div_ceil(dtype.lanes());
+        let one_each = if kernel == Kernel::Forward { 64 } else { 512 };
         let per_thread = match packs {
-            0..=512 => 1,
-            513..=1024 => 4,
+            _ if packs <= one_each => 1,
+            0..=1024 => 4,
             1025..=2048 => 8,
             _ => 16,
         };
@@ -278,14 +291,16 @@ pub fn backward(device: DeviceInfo, work: Work, options: Options) -> Result<Back
 
 /// The launch of a kernel that goes over rows.
 fn over_rows(device: DeviceInfo, work: Work, options: Options, kernel: Kernel) -> Launch {
-    let team = Team::new(work.columns, work.dtype);
+    let team = Team::new(kernel, work.columns, work.dtype);
     let ring = ring(device, work, options, kernel, team);
     let (feed, rows, depth, shared_memory, per_multiprocessor) = match ring {
         Some(Ring { rows, depth, shared_memory, blocks }) => {
             (Feed::Ring, rows, depth, shared_memory, blocks)
         }
         None => {
-            let rows = if options.tile == Tile::Several { ring_rows(team.packs) } else { 1 };
+            // The CPU takes a GPU's tiles, to sum dw and db in its order.
+            let several = options.tile == Tile::Several && device.direct_tiles && work.aligned;
+            let rows = if several { ring_rows(team.packs) } else { 1 };
             let feed = if work.aligned { Feed::Direct } else { Feed::Any };
             (feed, rows, 0, 0, resident_blocks(kernel, team))
         }
@@ -301,12 +316,15 @@ fn over_rows(device: DeviceInfo, work: Work, options: Options, kernel: Kernel) -
     Launch { instance, grid, block: team.threads, shared_memory, depth }
 }
 
-/// Blocks per multiprocessor. Backward keeps few, since each block's dw and db are written and read
-/// once more; forward fills the multiprocessor.
+/// Blocks per multiprocessor: about 512 threads. Past that, forward gains nothing (N = 2048: 2072,
+/// 2275 and 1907 GB/s at 4, 8 and 16 blocks), and backward loses, since each block's dw and db are
+/// written and read once more (N = 1024: 1254 and 1174 GB/s at 2 and 4; N = 8192: 2940 and 2626 at
+/// 1 and 2; f16, M = 4096, H200).
 fn resident_blocks(kernel: Kernel, team: Team) -> u32 {
     match kernel {
-        Kernel::Forward => (1024 / team.threads).clamp(1, 16),
-        _ => (512 / team.threads).clamp(1, 4),
+        Kernel::Forward => (512 / team.threads).clamp(2, 8),
+        _ if team.packs > 1 => 1,
+        _ => (512 / team.threads).clamp(1, 2),
     }
 }
 

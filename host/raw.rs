@@ -4,8 +4,8 @@
 //! current context, plan with [`crate::plan`], fill the arguments' structs, launch. A launch does
 //! not allocate, copy or wait.
 //!
-//! Backward needs scratch memory of [`plan::Backward::sums`] f32 (16-byte aligned) and
-//! [`plan::Backward::locks`] words. The words must be 0 before the first launch; stage 2 leaves
+//! Backward needs scratch memory of [`crate::plan::Backward::sums`] f32 (16-byte aligned) and
+//! [`crate::plan::Backward::locks`] words. The words must be 0 before the first launch; stage 2 leaves
 //! them at 0, so a pair of launches leaves them ready for the next, also in a replayed CUDA graph.
 //! Where a stage 1 was launched without its stage 2, clear them. Launches that run at the same
 //! time need scratch of their own.
@@ -269,5 +269,6 @@ fn current_device_info(ring: bool) -> Result<DeviceInfo> {
             Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
         )?,
         ring,
+        direct_tiles: false,
     })
 }

@@ -54,6 +54,12 @@ impl Scratch {
         })
     }
 
+    /// Leaves every lock and flag as a launch that was stopped half way might.
+    #[cfg(test)]
+    pub(crate) fn poison(&mut self) -> Result<()> {
+        self.locks.as_mut().map_or(Ok(()), |locks| locks.fill_bytes(1))
+    }
+
     /// Says that both stages are launched: stage 2 clears locks and flags.
     pub(crate) fn launched(&mut self) {
         self.clean = true;

@@ -8,6 +8,7 @@ const H200: DeviceInfo = DeviceInfo {
     block_shared_memory: 232_448,
     multiprocessor_shared_memory: 233_472,
     ring: true,
+    direct_tiles: false,
 };
 
 fn work(rows: usize, columns: usize, dtype: DataType) -> Work {

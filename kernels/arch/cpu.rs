@@ -97,7 +97,8 @@ impl Block for CpuBlock {
             }
             warps[warp] = fold(&mut lanes);
         }
-        fold(&mut warps)
+        // One warp has its sum already, as on a GPU: adding zeros would turn -0.0 into 0.0.
+        if self.threads == WARP { warps[0] } else { fold(&mut warps) }
     }
 
     #[inline(always)]

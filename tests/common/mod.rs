@@ -1,5 +1,10 @@
 //! What the tests share: where a check runs, a run of a layer, and how close results must be.
-#![allow(dead_code, reason = "each test file is a crate of its own and uses its part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test file is a crate of its own and uses its part"
+)]
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -8,6 +13,7 @@ use ferronorm::{Device, Error, LayerNorm, Options};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 mod close;
+pub mod refusal;
 mod run;
 
 pub use close::{assert_close, assert_near, assert_same};

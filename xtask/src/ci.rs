@@ -6,10 +6,11 @@ use std::process::Command;
 
 use crate::error::Error;
 
-/// The commands, each as one would type it after `cargo`.
-const GATES: [&str; 5] = [
+/// The commands, each as one would type it after `cargo`. Warnings of rustdoc count as errors.
+const GATES: [&str; 6] = [
     "fmt --all --check",
     "clippy --workspace --all-targets -- -D warnings",
+    "doc --no-deps --workspace",
     "test --workspace",
     "run --release --example verify",
     "xtask ptx --check",
@@ -19,7 +20,7 @@ const GATES: [&str; 5] = [
 pub fn run(root: &Path, require_ptxas: bool) -> Result<(), Error> {
     for gate in GATES {
         let mut command = Command::new(cargo());
-        command.args(gate.split(' ')).current_dir(root);
+        command.args(gate.split(' ')).current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
         if require_ptxas && gate.contains("ptx --check") {
             command.arg("--require-ptxas");
         }

@@ -1,7 +1,6 @@
 //! Compiles a Rust kernels crate to PTX with rustc's own `nvptx64-nvidia-cuda` target.
 //!
-//! The name and the call are those of Rust-CUDA's `cuda_builder`, so that a return to it is an
-//! edit of one line:
+//! The name and the call are those of Rust-CUDA's `cuda_builder`:
 //!
 //! ```no_run
 //! use cuda_builder::{Arch, CudaBuilder};

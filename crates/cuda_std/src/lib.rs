@@ -1,7 +1,7 @@
 //! What a GPU kernel in Rust needs of the machine, on rustc's own `nvptx64-nvidia-cuda` target.
 //!
-//! The crate keeps the names of Rust-CUDA's `cuda_std` ([`thread::thread_idx_x`],
-//! [`thread::sync_threads`], [`warp`], …), so that a kernel written on one reads the same on the
+//! The crate keeps the names of Rust-CUDA's `cuda_std` (`thread::thread_idx_x`,
+//! `thread::sync_threads`, `warp`, …), so that a kernel written on one reads the same on the
 //! other. It has no code of its own on any other target: there it is empty.
 //!
 //! Two rules hold throughout, each learned from a hang or a wrong result:

@@ -1,0 +1,115 @@
+//! A GPU gives the CPU's bits, with each of the built PTX files; and a CPU gives its own, whatever
+//! its number of threads.
+//!
+//! y, the statistics and dx in every mode. dw and db where each block has a group of its own (else
+//! the order of arrival at the lock is free) and both devices have the same blocks and tiles.
+
+use std::process::ExitCode;
+use std::sync::LazyLock;
+
+use common::{Inputs, Outcome, Suite, each_dtype, layer, run};
+use ferronorm::{Device, Dtype, Mode, Options, Tile, ptx};
+
+mod common;
+
+const SHAPES: [[usize; 2]; 10] = [
+    [1151, 8192],
+    [257, 1000],
+    [64, 1023],
+    [37, 15872],
+    [9, 16384],
+    [1000, 256],
+    [4096, 1024],
+    [300, 3584],
+    [70, 4097],
+    [5, 1],
+];
+
+/// A GPU and the CPU, each as it plans by itself.
+fn check_rows<E: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E>::seed(shape[0], shape[1], 12);
+    for mode in [Mode::Persistent, Mode::Seed] {
+        let options = Options { mode, ..Options::default() };
+        let right = run(&layer(&Device::cpu(), options), &inputs)?;
+        let found = run(&layer(gpu, options), &inputs)?;
+        found.assert_same_rows(&right, &format!("{mode:?}"));
+    }
+    Ok(())
+}
+
+/// A GPU and the CPU with the same blocks and tiles.
+fn check_columns<E: Dtype>(gpu: &Device, shape: [usize; 2], tile: Tile) -> Outcome {
+    let inputs = Inputs::<E>::seed(shape[0], shape[1], 13);
+    for blocks in [1, 33, 200] {
+        let options = Options { blocks: Some(blocks), tile, ..Options::default() };
+        let right = run(&layer(&Device::cpu(), options), &inputs)?;
+        let found = run(&layer(gpu, options), &inputs)?;
+        found.assert_same_rows(&right, &format!("{blocks} blocks"));
+        found.assert_same_columns(&right, &format!("{blocks} blocks"));
+    }
+    Ok(())
+}
+
+/// A device gives the same bits again.
+fn check_again<E: Dtype>(device: &Device, shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E>::seed(shape[0], shape[1], 14);
+    let first = run(&layer(device, Options::default()), &inputs)?;
+    for _ in 0..3 {
+        let again = run(&layer(device, Options::default()), &inputs)?;
+        again.assert_same_rows(&first, "again");
+        again.assert_same_columns(&first, "again");
+    }
+    Ok(())
+}
+
+/// The CPU with 1 thread, and with more.
+fn check_threads<E: Dtype>(shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E>::seed(shape[0], shape[1], 15);
+    for tile in [Tile::One, Tile::Several] {
+        let options = Options { tile, ..Options::default() };
+        let right = run(&layer(&Device::cpu_with_threads(1), options), &inputs)?;
+        for threads in [2, 7] {
+            let found = run(&layer(&Device::cpu_with_threads(threads), options), &inputs)?;
+            let what = format!("{tile:?}, {threads} threads");
+            found.assert_same_rows(&right, &what);
+            found.assert_same_columns(&right, &what);
+        }
+    }
+    Ok(())
+}
+
+/// The GPU with the built PTX file for the oldest architecture, opened once.
+static OLDEST: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| {
+    let [.., oldest] = ptx::all()?;
+    Device::gpu_with_ptx(0, &oldest)
+});
+
+fn oldest() -> Result<&'static Device, &'static ferronorm::Error> {
+    OLDEST.as_ref()
+}
+
+fn main() -> ExitCode {
+    let mut suite = Suite::default();
+    each_dtype!(E => for shape @ [rows, columns] in SHAPES {
+        let name = |what: &str| format!("{what} {} {rows}x{columns}", E::DTYPE);
+        suite.gpu(&name("as the CPU"), move |gpu| check_rows::<E>(gpu, shape));
+        suite.gpu(&name("as the CPU, oldest PTX"), move |_| {
+            check_rows::<E>(oldest()?, shape)
+        });
+        for tile in [Tile::One, Tile::Several] {
+            let name = |what: &str| name(&format!("{what}, {tile:?},"));
+            suite.gpu(&name("dw and db as the CPU"), move |gpu| {
+                check_columns::<E>(gpu, shape, tile)
+            });
+            suite.gpu(&name("dw and db as the CPU, oldest PTX"), move |_| {
+                check_columns::<E>(oldest()?, shape, tile)
+            });
+        }
+        suite.gpu(&name("again"), move |gpu| check_again::<E>(gpu, shape));
+    });
+    each_dtype!(E => for shape @ [rows, columns] in [[257, 1000], [100, 33], [64, 4097]] {
+        let name = format!("threads {} {rows}x{columns}", E::DTYPE);
+        suite.cpu(&name, move |_| check_threads::<E>(shape));
+    });
+    suite.run()
+}
