@@ -111,13 +111,19 @@ pub enum Error {
         /// The log of its compiler.
         log: String,
     },
+    /// A shape has more elements than memory can have.
+    #[error("shape: {found:?} has more elements than memory can hold")]
+    TooLarge {
+        /// The rows and columns asked for.
+        found: [usize; 2],
+    },
     /// The device has no room left. It still works.
-    #[error("out of device memory: {bytes} bytes asked for ({source})")]
+    #[error("out of memory: {bytes} bytes asked for")]
     OutOfMemory {
         /// Bytes asked for.
         bytes: usize,
-        /// The driver's error.
-        source: DriverError,
+        /// The driver's error; `None` on the CPU.
+        source: Option<DriverError>,
     },
     /// Another call of the driver failed.
     #[error("{operation}: {source}")]

@@ -54,7 +54,12 @@ pub struct Saved<'a, E> {
     statistics: Statistics,
 }
 
-impl<E> Saved<'_, E> {
+impl<'a, E> Saved<'a, E> {
+    /// What [`LayerNorm::forward_into`] saved: its x and w, and the statistics that it wrote.
+    pub fn new(x: &'a Tensor<E>, w: &'a Tensor<E>, statistics: Statistics) -> Self {
+        Saved { x, w, statistics }
+    }
+
     /// The row statistics.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -117,8 +122,9 @@ impl LayerNorm {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Shape`], [`crate::Error::DeviceMismatch`], [`crate::Error::Epsilon`], [`crate::Error::Columns`],
-    /// [`crate::Error::OutOfMemory`], or another driver error.
+    /// [`crate::Error::Shape`], [`crate::Error::DeviceMismatch`], [`crate::Error::Epsilon`],
+    /// [`crate::Error::Columns`], [`crate::Error::ZeroOption`], [`crate::Error::OutOfMemory`], or
+    /// another driver error.
     pub fn forward<'a, E: Dtype>(
         &self,
         x: &'a Tensor<E>,
@@ -133,11 +139,12 @@ impl LayerNorm {
         Ok((y, Saved { x, w, statistics }))
     }
 
-    /// [`LayerNorm::forward`] into memory of the caller's.
+    /// [`LayerNorm::forward`] into memory of the caller's. [`Saved::new`] makes of it what backward
+    /// needs.
     ///
     /// # Errors
     ///
-    /// As [`LayerNorm::forward`].
+    /// As [`LayerNorm::forward`], and [`crate::Error::Length`] for the statistics.
     pub fn forward_into<E: Dtype>(
         &self,
         x: &Tensor<E>,

@@ -22,7 +22,7 @@ use cust::sys::{
 use kernels::Element;
 use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
 
-use crate::driver::{self, check};
+use crate::driver::{self, CUlaunchAttribute, CUlaunchConfig, check, cuLaunchKernelEx};
 use crate::plan::{DeviceInfo, Feed, Instance, Kernel, Launch, instances};
 use crate::ptx::{self, Ptx};
 use crate::{Error, Result};
@@ -146,7 +146,7 @@ impl Kernels {
         let mut args = *args;
         args.extent.depth = launch.depth;
         // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream) }
+        unsafe { self.launch(launch, &raw mut args, stream, false) }
     }
 
     /// Launches stage 1 of backward on `stream`.
@@ -167,10 +167,11 @@ impl Kernels {
         let mut args = *args;
         args.extent.depth = launch.depth;
         // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream) }
+        unsafe { self.launch(launch, &raw mut args, stream, false) }
     }
 
-    /// Launches stage 2 of backward on `stream`.
+    /// Launches stage 2 of backward on `stream`. With the kernels for sm_90 it may start before
+    /// stage 1 has ended, and waits for it: a dependent launch takes 1 to 2 us less.
     ///
     /// # Safety
     ///
@@ -187,36 +188,60 @@ impl Kernels {
     ) -> Result<()> {
         let mut args = *args;
         // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream) }
+        unsafe { self.launch(launch, &raw mut args, stream, self.info.ring) }
     }
 
     /// # Safety
     ///
-    /// As for the callers; `args` points to the kernel's one argument.
-    unsafe fn launch<A>(&self, launch: &Launch, args: *mut A, stream: CUstream) -> Result<()> {
+    /// As for the callers; `args` points to the kernel's one argument. Only a kernel that waits for
+    /// the launch before it may `overlap` with that.
+    unsafe fn launch<A>(
+        &self,
+        launch: &Launch,
+        args: *mut A,
+        stream: CUstream,
+        overlap: bool,
+    ) -> Result<()> {
         let Launch { instance, grid, block, shared_memory, .. } = *launch;
         if grid == 0 {
             return Ok(());
         }
         let function = self.function(instance)?;
         let mut parameters = [args.cast::<c_void>()];
+        let mut attribute = CUlaunchAttribute::programmatic_stream_serialization();
+        let config = CUlaunchConfig {
+            grid_dim_x: grid,
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: block,
+            block_dim_y: 1,
+            block_dim_z: 1,
+            shared_mem_bytes: shared_memory,
+            stream,
+            attrs: &mut attribute,
+            num_attrs: 1,
+        };
         // SAFETY: the caller's promises; the driver copies the argument before it returns.
-        check(unsafe {
-            sys::cuLaunchKernel(
-                function,
-                grid,
-                1,
-                1,
-                block,
-                1,
-                1,
-                shared_memory,
-                stream,
-                parameters.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        })
-        .map_err(Error::driver("launching a kernel"))
+        let result = unsafe {
+            if overlap {
+                cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), ptr::null_mut())
+            } else {
+                sys::cuLaunchKernel(
+                    function,
+                    grid,
+                    1,
+                    1,
+                    block,
+                    1,
+                    1,
+                    shared_memory,
+                    stream,
+                    parameters.as_mut_ptr(),
+                    ptr::null_mut(),
+                )
+            }
+        };
+        check(result).map_err(Error::driver("launching a kernel"))
     }
 }
 

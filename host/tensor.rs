@@ -71,8 +71,8 @@ impl<E: Dtype> Tensor<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`] if `data` does not fill `shape`, [`Error::OutOfMemory`], or another
-    /// driver error.
+    /// [`Error::Length`] if `data` does not fill `shape`, [`Error::TooLarge`],
+    /// [`Error::OutOfMemory`], or another driver error.
     pub fn from_slice(device: &Device, data: &[E], shape: [usize; 2]) -> Result<Self> {
         check_length("data", data.len(), shape)?;
         Ok(Tensor { buffer: Buffer::from_slice(device, data)?, shape })
@@ -82,7 +82,7 @@ impl<E: Dtype> Tensor<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`], or another driver error.
+    /// [`Error::TooLarge`], [`Error::OutOfMemory`], or another driver error.
     pub fn zeros(device: &Device, shape: [usize; 2]) -> Result<Self> {
         Ok(Tensor { buffer: Buffer::zeroed(device, count(shape)?)?, shape })
     }
@@ -139,12 +139,10 @@ impl<E: Dtype> Tensor<E> {
     }
 }
 
-/// Elements of a shape; a number beyond memory for one that does not fit in `usize`.
+/// Elements of a shape, if memory can hold them: an allocation has at most isize::MAX bytes.
 fn count([rows, columns]: [usize; 2]) -> Result<usize> {
-    // isize::MAX bytes is the most that an allocation may have.
-    rows.checked_mul(columns)
-        .filter(|count| *count <= isize::MAX as usize / 4)
-        .ok_or(Error::Shape { argument: "shape", found: [rows, columns], expected: [rows, 0] })
+    let count = rows.checked_mul(columns).filter(|count| *count <= isize::MAX as usize / 8);
+    count.ok_or(Error::TooLarge { found: [rows, columns] })
 }
 
 fn check_length(argument: &'static str, found: usize, shape: [usize; 2]) -> Result<()> {

@@ -49,8 +49,8 @@ struct Gradient<L, const V: usize> {
 ///   `partials.packs` = V * `block.threads()`; `locks` over 2 * groups words, all zero.
 ///   Both are used by nothing else during the launch.
 /// - `columns` >= 1 and at most V * `block.threads()` packs; rows as F asks.
-/// - Every block of the grid runs this with the same arguments, and blocks start in an order in
-///   which no block waits for one that has not started (each waits only for a lock's holder).
+/// - Every block of the grid runs this with the same arguments. (They may start in any order: a
+///   block waits for a lock's holder alone.)
 #[inline(always)]
 pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, const R: usize>(
     block: &mut B,
@@ -63,6 +63,10 @@ pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, co
         unsafe { F::open(block, extent, R, [args.x, args.dy], [args.w], args.stats.cast()) };
     let mut gradient =
         block.state(|_| Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V] });
+
+    // Long rows: a branch per pack keeps ptxas from putting off one pack's sums to the next, and so
+    // running out of registers.
+    let skip = |pack| V >= 8 && valid_lanes::<E>(extent.columns, pack) == 0;
 
     while let Some(first) = feed.next(block) {
         let live = (extent.rows - first).min(R);
@@ -83,9 +87,7 @@ pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, co
                     let (mut c1, mut c2) = ([0.0; 4], [0.0; 4]);
                     for v in 0..V {
                         let pack = v * threads + thread;
-                        // Long rows: a branch per pack keeps ptxas from putting off one pack's
-                        // sums to the next and so running out of registers.
-                        if V >= 8 && valid_lanes::<E>(extent.columns, pack) == 0 {
+                        if skip(pack) {
                             continue;
                         }
                         // SAFETY: row r is live.
@@ -115,9 +117,7 @@ pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, co
                     let [c1, c2] = c[r];
                     for v in 0..V {
                         let pack = v * threads + thread;
-                        // Long rows: a branch per pack keeps ptxas from putting off one pack's
-                        // sums to the next and so running out of registers.
-                        if V >= 8 && valid_lanes::<E>(extent.columns, pack) == 0 {
+                        if skip(pack) {
                             continue;
                         }
                         // SAFETY: row r is live.
@@ -143,6 +143,8 @@ pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, co
         });
     }
 
+    // Stage 2 may start where there is room, and wait: its launch then costs nothing.
+    arch::let_next_start();
     let Partials { locks, groups, .. } = args.partials;
     let group = block.index() as u32 % groups;
     // SAFETY: the caller's promises on the locks.

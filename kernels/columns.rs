@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A block takes one float4 column per lane; its warps share the groups among them and meet in one
-//! collective. No lock: the launch before this one has ended. The order of the sum is fixed (a
+//! collective. No lock: stage 1 has ended. The order of the sum is fixed (a
 //! warp's groups in turn, then the warps in turn), so equal partials give equal bits.
 
 use crate::args::{ColumnsArgs, valid_lanes};
@@ -29,6 +29,8 @@ pub const QUADS_PER_BLOCK: usize = WARP;
 /// - Every block of the grid runs this with the same arguments.
 #[inline(always)]
 pub unsafe fn reduce<B: Block, E: Element>(block: &mut B, args: &ColumnsArgs<E>) {
+    // Stage 1 may still be running: nothing of it is read, and no lock cleared, before this.
+    arch::wait_for_previous();
     let partials = args.partials;
     let groups = args.used_groups as usize;
     let quads = partials.packs.get() * E::LANES / 4;

@@ -25,17 +25,23 @@ enum Memory<T> {
 impl<T: Copy + Default> Buffer<T> {
     /// Memory that the caller writes before it is read. (On the CPU it is zeroed all the same.)
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let memory = match &*device.0 {
-            Backend::Cpu(_) => Memory::Cpu(vec![T::default(); len]),
+            Backend::Cpu(_) => {
+                let mut data = Vec::new();
+                let reserved = data.try_reserve_exact(len);
+                reserved.map_err(|_| Error::OutOfMemory { bytes, source: None })?;
+                data.resize(len, T::default());
+                Memory::Cpu(data)
+            }
             Backend::Gpu(gpu) => {
                 gpu.enter()?;
-                let bytes = (len * size_of::<T>()).max(1);
                 // SAFETY: bytes have no invalid values.
                 let buffer = unsafe { DeviceBuffer::uninitialized(bytes) };
                 Memory::Gpu(ManuallyDrop::new(buffer.map_err(|error| {
                     let source = DriverError::from(error);
                     if source.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 {
-                        Error::OutOfMemory { bytes, source }
+                        Error::OutOfMemory { bytes, source: Some(source) }
                     } else {
                         Error::Driver { operation: "allocating device memory", source }
                     }

@@ -5,6 +5,9 @@ use cuda_std::{atomic, mem, shared, thread, warp};
 pub use cuda_std::float::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, fma, sqrt};
 pub use cuda_std::thread::opaque;
 
+#[cfg(target_feature = "sm_90")]
+pub use cuda_std::grid::{let_next_start, wait_for_previous};
+
 use crate::args::RowStats;
 use crate::block::{Block, MAX_WARPS, WARP};
 use crate::element::Pack;
@@ -298,3 +301,13 @@ pub unsafe fn store_shared_f32(ptr: *mut f32, value: [f32; 4]) {
     // SAFETY: the caller's promise.
     unsafe { mem::store_cg_f32(ptr, value) }
 }
+
+/// Nothing: before sm_90 a launch starts when the one before it has ended.
+#[cfg(not(target_feature = "sm_90"))]
+#[inline(always)]
+pub fn wait_for_previous() {}
+
+/// Nothing, likewise.
+#[cfg(not(target_feature = "sm_90"))]
+#[inline(always)]
+pub fn let_next_start() {}

@@ -20,6 +20,8 @@ pub mod atomic;
 #[cfg(target_feature = "sm_90")]
 pub mod bulk;
 pub mod float;
+#[cfg(target_feature = "sm_90")]
+pub mod grid;
 pub mod mem;
 pub mod shared;
 pub mod thread;
