@@ -49,3 +49,13 @@ pub use tensor::{Dtype, Tensor};
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+// Layers and tensors are made on one thread and used on another.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<Device>();
+    send_and_sync::<LayerNorm>();
+    send_and_sync::<Tensor<f32>>();
+    send_and_sync::<Statistics>();
+    send_and_sync::<raw::Kernels>();
+};

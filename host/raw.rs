@@ -171,7 +171,7 @@ impl Kernels {
     }
 
     /// Launches stage 2 of backward on `stream`. With the kernels for sm_90 it may start before
-    /// stage 1 has ended, and waits for it: a dependent launch takes 1 to 2 us less.
+    /// stage 1 has ended, and waits for it: a dependent launch takes about 1 us less.
     ///
     /// # Safety
     ///

@@ -1,7 +1,7 @@
 //! Matrices on a device.
 
 use half::{bf16, f16};
-use kernels::Element;
+use kernels::entry::cpu::Compiled;
 
 use crate::device::buffer::Buffer;
 use crate::plan::DataType;
@@ -15,7 +15,7 @@ mod sealed {
 }
 
 /// A storage type of tensors: `f32`, [`half::f16`] or [`half::bf16`].
-pub trait Dtype: Element + Default + sealed::Sealed {
+pub trait Dtype: Compiled + Default + sealed::Sealed {
     /// Its name.
     const DTYPE: DataType;
     /// Its value.

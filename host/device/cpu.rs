@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use kernels::CpuBlock;
 use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
-use kernels::{CpuBlock, Element, entry};
+use kernels::entry::cpu::Compiled;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Result;
@@ -61,34 +62,38 @@ impl Cpu {
     /// # Safety
     ///
     /// As for `kernels::forward::rows`.
-    pub(crate) unsafe fn forward<E: Element>(&self, launch: &Launch, args: &ForwardArgs<E>) {
+    pub(crate) unsafe fn forward<E: Compiled>(&self, launch: &Launch, args: &ForwardArgs<E>) {
         let (v, r) = (launch.instance.packs, launch.instance.rows);
         let args = Shared(args);
         // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { entry::cpu::forward(v, r, block, args.get()) });
+        self.run(launch, |block| unsafe { E::forward(v, r, block, args.get()) });
     }
 
     /// # Safety
     ///
     /// As for `kernels::backward::rows`.
-    pub(crate) unsafe fn backward_rows<E: Element>(&self, launch: &Launch, args: &BackwardArgs<E>) {
+    pub(crate) unsafe fn backward_rows<E: Compiled>(
+        &self,
+        launch: &Launch,
+        args: &BackwardArgs<E>,
+    ) {
         let (v, r) = (launch.instance.packs, launch.instance.rows);
         let args = Shared(args);
         // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { entry::cpu::backward(v, r, block, args.get()) });
+        self.run(launch, |block| unsafe { E::backward_rows(v, r, block, args.get()) });
     }
 
     /// # Safety
     ///
     /// As for `kernels::columns::reduce`.
-    pub(crate) unsafe fn backward_columns<E: Element>(
+    pub(crate) unsafe fn backward_columns<E: Compiled>(
         &self,
         launch: &Launch,
         args: &ColumnsArgs<E>,
     ) {
         let args = Shared(args);
         // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { entry::cpu::columns(block, args.get()) });
+        self.run(launch, |block| unsafe { E::backward_columns(block, args.get()) });
     }
 
     pub(crate) fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<Duration> {

@@ -1,5 +1,7 @@
 //! The kernels as functions that run one block on the CPU.
 
+use half::{bf16, f16};
+
 use crate::arch::{CpuBlock, Work, run};
 use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
 use crate::feed::Direct;
@@ -57,42 +59,61 @@ impl<E: Element> Work for Columns<'_, E> {
     }
 }
 
-/// Runs one block of [`forward::rows`] with V packs per thread and R rows per tile.
-///
-/// # Safety
-///
-/// As for the kernel.
-///
-/// # Panics
-///
-/// Where no instance with these V and R is compiled.
-pub unsafe fn forward<E: Element>(v: usize, r: usize, block: &mut CpuBlock, args: &ForwardArgs<E>) {
-    instance!(v, r, |V, R| run(Forward::<E, V, R>(args), block));
+/// The kernels compiled for a storage type: here, once, and not in every crate that calls them.
+pub trait Compiled: Element {
+    /// Runs one block of [`forward::rows`] with V packs per thread and R rows per tile.
+    ///
+    /// # Safety
+    ///
+    /// As for the kernel.
+    ///
+    /// # Panics
+    ///
+    /// Where no instance with these V and R is compiled.
+    unsafe fn forward(v: usize, r: usize, block: &mut CpuBlock, args: &ForwardArgs<Self>);
+
+    /// Runs one block of [`backward::rows`] with V packs per thread and R rows per tile.
+    ///
+    /// # Safety
+    ///
+    /// As for the kernel.
+    ///
+    /// # Panics
+    ///
+    /// Where no instance with these V and R is compiled.
+    unsafe fn backward_rows(v: usize, r: usize, block: &mut CpuBlock, args: &BackwardArgs<Self>);
+
+    /// Runs one block of [`columns::reduce`].
+    ///
+    /// # Safety
+    ///
+    /// As for the kernel.
+    unsafe fn backward_columns(block: &mut CpuBlock, args: &ColumnsArgs<Self>);
 }
 
-/// Runs one block of [`backward::rows`] with V packs per thread and R rows per tile.
-///
-/// # Safety
-///
-/// As for the kernel.
-///
-/// # Panics
-///
-/// Where no instance with these V and R is compiled.
-pub unsafe fn backward<E: Element>(
-    v: usize,
-    r: usize,
-    block: &mut CpuBlock,
-    args: &BackwardArgs<E>,
-) {
-    instance!(v, r, |V, R| run(Backward::<E, V, R>(args), block));
+macro_rules! compile {
+    ($type:ty) => {
+        impl Compiled for $type {
+            unsafe fn forward(v: usize, r: usize, block: &mut CpuBlock, args: &ForwardArgs<Self>) {
+                instance!(v, r, |V, R| run(Forward::<Self, V, R>(args), block));
+            }
+
+            unsafe fn backward_rows(
+                v: usize,
+                r: usize,
+                block: &mut CpuBlock,
+                args: &BackwardArgs<Self>,
+            ) {
+                instance!(v, r, |V, R| run(Backward::<Self, V, R>(args), block));
+            }
+
+            unsafe fn backward_columns(block: &mut CpuBlock, args: &ColumnsArgs<Self>) {
+                run(Columns(args), block);
+            }
+        }
+    };
 }
 
-/// Runs one block of [`columns::reduce`].
-///
-/// # Safety
-///
-/// As for the kernel.
-pub unsafe fn columns<E: Element>(block: &mut CpuBlock, args: &ColumnsArgs<E>) {
-    run(Columns(args), block);
-}
+compile!(f32);
+compile!(f16);
+compile!(bf16);

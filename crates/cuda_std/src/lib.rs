@@ -23,6 +23,7 @@ pub mod float;
 #[cfg(target_feature = "sm_90")]
 pub mod grid;
 pub mod mem;
+mod quad;
 pub mod shared;
 pub mod thread;
 pub mod warp;

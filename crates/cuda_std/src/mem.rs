@@ -6,6 +6,8 @@
 
 use core::arch::asm;
 
+use crate::quad;
+
 /// Loads 16 bytes through the read-only cache (`ld.global.nc.v4.u32`).
 ///
 /// # Safety
@@ -13,41 +15,19 @@ use core::arch::asm;
 /// `ptr` must be 16-byte aligned, readable for 16 bytes, and not written during the launch.
 #[inline(always)]
 pub unsafe fn load_nc(ptr: *const u8) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("ld.global.nc.v4.u32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) ptr,
-            options(readonly, nostack));
-    }
-    [a, b, c, d]
+    unsafe { quad::load!("ld.global.nc.v4.u32", reg64 ptr, readonly) }
 }
 
-/// As [`load_nc`], or zeros and no access if `skip`: a predicated load, since a branch around each
-/// load would keep ptxas from scheduling them together.
+/// As [`load_nc`], or zeros and no access if `skip`.
 ///
 /// # Safety
 ///
 /// As for [`load_nc`], unless `skip`.
 #[inline(always)]
 pub unsafe fn load_nc_unless(skip: bool, ptr: *const u8) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("{{",
-            ".reg .pred skip;",
-            "setp.ne.u32 skip, {skip}, 0;",
-            "mov.u32 {a}, 0;",
-            "mov.u32 {b}, 0;",
-            "mov.u32 {c}, 0;",
-            "mov.u32 {d}, 0;",
-            "@!skip ld.global.nc.v4.u32 {{{a}, {b}, {c}, {d}}}, [{ptr}];",
-            "}}",
-            skip = in(reg32) skip as u32, ptr = in(reg64) ptr,
-            a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
-            options(readonly, nostack));
-    }
-    [a, b, c, d]
+    unsafe { quad::load_unless!("ld.global.nc.v4.u32", skip, reg64 ptr, readonly) }
 }
 
 /// Loads the first `valid` of eight 2-byte elements, packed as in memory; the rest is zero.
@@ -201,12 +181,8 @@ pub unsafe fn scatter_u32(ptr: *mut u32, value: [u32; 4], valid: u32) {
 /// `ptr` must be 16-byte aligned and writable for 16 bytes, by this thread alone.
 #[inline(always)]
 pub unsafe fn store(ptr: *mut u8, value: [u32; 4]) {
-    let [a, b, c, d] = value;
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("st.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
-            in(reg64) ptr, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack));
-    }
+    unsafe { quad::store!("st.global.v4.u32", reg64 ptr, value) }
 }
 
 /// As [`store`], or nothing if `skip`.
@@ -238,41 +214,19 @@ pub unsafe fn store_unless(skip: bool, ptr: *mut u8, value: [u32; 4]) {
 /// read by a lock or a launch.
 #[inline(always)]
 pub unsafe fn load_cg_f32(ptr: *const f32) -> [f32; 4] {
-    let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller's promise. No `readonly`: the compiler must not move it over a lock.
-    unsafe {
-        asm!("ld.global.cg.v4.f32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) ptr,
-            options(nostack));
-    }
-    [a, b, c, d]
+    // SAFETY: the caller's promise. Not `readonly`: the compiler must not move it over a lock.
+    unsafe { quad::load!("ld.global.cg.v4.f32", reg64 ptr) }
 }
 
-/// As [`load_cg_f32`], or zeros and no access if `skip`: a predicated load, where a branch would
-/// have the compiler keep the addresses of both arms in registers.
+/// As [`load_cg_f32`], or zeros and no access if `skip`.
 ///
 /// # Safety
 ///
 /// As for [`load_cg_f32`], unless `skip`.
 #[inline(always)]
 pub unsafe fn load_cg_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
-    let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller's promise.
-    unsafe {
-        asm!("{{",
-            ".reg .pred skip;",
-            "setp.ne.u32 skip, {skip}, 0;",
-            "mov.f32 {a}, 0f00000000;",
-            "mov.f32 {b}, 0f00000000;",
-            "mov.f32 {c}, 0f00000000;",
-            "mov.f32 {d}, 0f00000000;",
-            "@!skip ld.global.cg.v4.f32 {{{a}, {b}, {c}, {d}}}, [{ptr}];",
-            "}}",
-            skip = in(reg32) skip as u32, ptr = in(reg64) ptr,
-            a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
-            options(nostack));
-    }
-    [a, b, c, d]
+    // SAFETY: the caller's promise, and as above.
+    unsafe { quad::load_unless!("ld.global.cg.v4.f32", skip, reg64 ptr) }
 }
 
 /// Stores four f32 to the L2 cache, for other blocks to read (`st.global.cg.v4.f32`).
@@ -282,10 +236,6 @@ pub unsafe fn load_cg_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
 /// `ptr` must be 16-byte aligned and writable for 16 bytes, by this thread alone.
 #[inline(always)]
 pub unsafe fn store_cg_f32(ptr: *mut f32, value: [f32; 4]) {
-    let [a, b, c, d] = value;
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("st.global.cg.v4.f32 [{}], {{{}, {}, {}, {}}};",
-            in(reg64) ptr, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack));
-    }
+    unsafe { quad::store!("st.global.cg.v4.f32", reg64 ptr, value) }
 }

@@ -6,23 +6,21 @@
 
 use core::arch::asm;
 
+use crate::quad;
+
 /// Declares `$bytes` of static shared memory once for the crate, and a function `$function` that
 /// gives its address in the shared window.
 #[macro_export]
 macro_rules! static_shared {
     ($function:ident, $name:literal, $bytes:literal) => {
-        core::arch::global_asm!(concat!(".visible .shared .align 16 .b8 ", $name, "[", $bytes, "];"));
-
-        #[inline(always)]
-        fn $function() -> u32 {
-            let address: u32;
-            // SAFETY: takes the address of a variable declared above.
-            unsafe {
-                core::arch::asm!(concat!("mov.u32 {}, ", $name, ";"), out(reg32) address,
-                    options(pure, nomem, nostack));
-            }
-            address
-        }
+        core::arch::global_asm!(concat!(
+            ".visible .shared .align 16 .b8 ",
+            $name,
+            "[",
+            $bytes,
+            "];"
+        ));
+        $crate::shared_address!($function, $name);
     };
 }
 
@@ -32,11 +30,19 @@ macro_rules! static_shared {
 macro_rules! dynamic_shared {
     ($function:ident, $name:literal) => {
         core::arch::global_asm!(concat!(".extern .shared .align 128 .b8 ", $name, "[];"));
+        $crate::shared_address!($function, $name);
+    };
+}
 
+/// A function that gives the address of a variable in shared memory.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shared_address {
+    ($function:ident, $name:literal) => {
         #[inline(always)]
         fn $function() -> u32 {
             let address: u32;
-            // SAFETY: takes the address of a variable declared above.
+            // SAFETY: takes the address of a variable that the crate declares.
             unsafe {
                 core::arch::asm!(concat!("mov.u32 {}, ", $name, ";"), out(reg32) address,
                     options(pure, nomem, nostack));
@@ -82,41 +88,19 @@ pub unsafe fn store_f32(address: u32, value: f32) {
 /// `address` must lie in the block's shared memory, 16-byte aligned.
 #[inline(always)]
 pub unsafe fn load(address: u32) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("ld.shared.v4.u32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
-            options(nostack));
-    }
-    [a, b, c, d]
+    unsafe { quad::load!("ld.shared.v4.u32", reg32 address) }
 }
 
-/// Loads 16 bytes, or gives zeros and does not touch memory if `skip` (a predicated load: no branch
-/// for the compiler to schedule around).
+/// As [`load`], or zeros and no access if `skip`.
 ///
 /// # Safety
 ///
 /// As for [`load`], unless `skip`.
 #[inline(always)]
 pub unsafe fn load_unless(skip: bool, address: u32) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("{{",
-            ".reg .pred skip;",
-            "setp.ne.u32 skip, {skip}, 0;",
-            "mov.u32 {a}, 0;",
-            "mov.u32 {b}, 0;",
-            "mov.u32 {c}, 0;",
-            "mov.u32 {d}, 0;",
-            "@!skip ld.shared.v4.u32 {{{a}, {b}, {c}, {d}}}, [{address}];",
-            "}}",
-            skip = in(reg32) skip as u32, address = in(reg32) address,
-            a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
-            options(nostack));
-    }
-    [a, b, c, d]
+    unsafe { quad::load_unless!("ld.shared.v4.u32", skip, reg32 address) }
 }
 
 /// Stores 16 bytes.
@@ -127,10 +111,6 @@ pub unsafe fn load_unless(skip: bool, address: u32) -> [u32; 4] {
 /// before the next barrier.
 #[inline(always)]
 pub unsafe fn store(address: u32, value: [u32; 4]) {
-    let [a, b, c, d] = value;
     // SAFETY: the caller's promise.
-    unsafe {
-        asm!("st.shared.v4.u32 [{}], {{{}, {}, {}, {}}};",
-            in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack));
-    }
+    unsafe { quad::store!("st.shared.v4.u32", reg32 address, value) }
 }
