@@ -39,7 +39,7 @@ pub trait Block: Gate {
     /// Every thread runs `phase`; the results are summed over the block, each of the R * K values
     /// by itself. A barrier lies in it: what threads wrote before is seen by all after.
     ///
-    /// For blocks of at most [`MAX_WARPS`] warps.
+    /// For blocks of at most [`MAX_WARPS`] warps, and R * K of 1, 2, 4 or 8.
     fn sum<S, const R: usize, const K: usize>(
         &mut self,
         state: &mut Self::State<S>,

@@ -9,11 +9,11 @@ pub use cuda_std::thread::opaque;
 pub use cuda_std::grid::{let_next_start, wait_for_previous};
 
 use crate::args::RowStats;
-use crate::block::{Block, MAX_WARPS, WARP};
+use crate::block::{Block, MAX_WARPS};
 use crate::element::Pack;
 use crate::lock::{Gate, LockWord};
 
-// Two buffers of 8 values x 16 warps: a collective may begin while the last is still being read.
+// Two buffers of 8 values x 16 warps: a sum may begin while the last is still being read.
 cuda_std::static_shared!(sum_scratch, "ferronorm_sum", 1024);
 // 32 warps x 32 lanes x 16 bytes.
 cuda_std::static_shared!(lane_scratch, "ferronorm_lane_sum", 16384);
@@ -71,32 +71,11 @@ impl Block for GpuBlock {
         state: &mut Registers<S>,
         mut phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
     ) -> [[f32; K]; R] {
-        const { assert!(R * K <= 8) };
+        const { assert!((R * K).is_power_of_two() && R * K <= 8) };
         let thread = thread::thread_idx_x();
         let mut values = phase(thread as usize, &mut state.0);
-        butterfly(&mut values, WARP / 2);
-        let warps = thread::block_dim_x() / warp::WARP;
-        if warps > 1 {
-            let buffer = sum_scratch() + self.buffer * 512;
-            self.buffer ^= 1;
-            if thread % warp::WARP == 0 {
-                for (i, value) in values.as_flattened().iter().enumerate() {
-                    let at = buffer + 4 * (i as u32 * MAX_WARPS as u32 + thread / warp::WARP);
-                    // SAFETY: value i of this warp, in the buffer that nobody reads now: all have
-                    // left the collective before the last, since they came to the last's barrier.
-                    unsafe { shared::store_f32(at, *value) };
-                }
-            }
-            // SAFETY: `sum` is reached by the whole block; `warps` is uniform.
-            unsafe { thread::sync_threads() };
-            let from = thread % MAX_WARPS as u32;
-            for (i, value) in values.as_flattened_mut().iter_mut().enumerate() {
-                let at = buffer + 4 * (i as u32 * MAX_WARPS as u32 + from);
-                // SAFETY: within the buffer; written before the barrier.
-                *value = if from < warps { unsafe { shared::load_f32(at) } } else { 0.0 };
-            }
-            butterfly(&mut values, MAX_WARPS / 2);
-        }
+        // SAFETY: `sum` is reached by the whole block.
+        unsafe { self.block_sum(values.as_flattened_mut()) };
         values
     }
 
@@ -127,17 +106,91 @@ impl Block for GpuBlock {
     }
 }
 
-/// Adds to each value those of the lanes at XOR distance `distance`, then half of it, down to 1.
-#[inline(always)]
-fn butterfly<const R: usize, const K: usize>(values: &mut [[f32; K]; R], distance: usize) {
-    const { assert!(WARP == warp::WARP as usize) };
-    let mut distance = distance as u32;
-    while distance > 0 {
-        for value in values.as_flattened_mut() {
-            // SAFETY: only called where the whole block runs alike.
-            *value += unsafe { warp::shuffle_xor(*value, distance) };
+impl GpuBlock {
+    /// Sums each of `values` (1, 2, 4 or 8 of them) over the block, in the order that [`Block`]
+    /// fixes.
+    ///
+    /// The lanes share the values out: at distance 16 a lane passes on half of its values and keeps
+    /// the other half's sums, at 8 a quarter, and so on until it holds one; the rest of the tree is
+    /// for that one alone. Eight values take 7 + 2 shuffles in place of 40, and each value is
+    /// added up along the same tree. The warps' sums then meet in shared memory, and the lanes of a
+    /// value fold them by halves.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block must reach this very call.
+    #[inline(always)]
+    unsafe fn block_sum(&mut self, values: &mut [f32]) {
+        let count = values.len() as u32;
+        let lane = thread::thread_idx_x() % warp::WARP;
+        let mut distance = warp::WARP / 2;
+        let mut held = values.len();
+        while held > 1 {
+            held /= 2;
+            let upper = lane & distance != 0;
+            for i in 0..held {
+                let (low, high) = (values[i], values[i + held]);
+                let (keep, pass) = if upper { (high, low) } else { (low, high) };
+                // SAFETY: the caller's promise.
+                values[i] = keep + unsafe { warp::shuffle_xor(pass, distance) };
+            }
+            distance /= 2;
         }
+        // SAFETY: the caller's promise.
+        let mut sum = unsafe { fold_lanes(values[0], distance) };
+
+        // Lanes that hold the same value: `lane / group` is its number.
+        let group = warp::WARP / count;
+        let warps = thread::block_dim_x() / warp::WARP;
+        if warps > 1 {
+            let row = sum_scratch() + self.buffer * 512 + 4 * MAX_WARPS as u32 * (lane / group);
+            self.buffer ^= 1;
+            if lane % group == 0 {
+                // SAFETY: this warp's sum of this value, in the buffer that nobody reads now: all
+                // have left the sum before the last, since they came to the last one's barrier.
+                unsafe { shared::store_f32(row + 4 * (thread::thread_idx_x() / warp::WARP), sum) };
+            }
+            // SAFETY: the caller's promise; `warps` is uniform.
+            unsafe { thread::sync_threads() };
+            sum = warps_share(row, lane % group, group, warps);
+            // SAFETY: the caller's promise.
+            sum = unsafe { fold_lanes(sum, group.min(MAX_WARPS as u32) / 2) };
+        }
+        for (i, value) in values.iter_mut().enumerate() {
+            // With one value, all lanes hold it already.
+            // SAFETY: the caller's promise.
+            *value = if count == 1 { sum } else { unsafe { warp::shuffle(sum, i as u32 * group) } };
+        }
+    }
+}
+
+/// Adds the lane at XOR distance `distance`, then at half of it, down to 1.
+///
+/// # Safety
+///
+/// All lanes of the warp must reach this very call.
+#[inline(always)]
+unsafe fn fold_lanes(mut value: f32, mut distance: u32) -> f32 {
+    while distance > 0 {
+        // SAFETY: the caller's promise.
+        value += unsafe { warp::shuffle_xor(value, distance) };
         distance /= 2;
+    }
+    value
+}
+
+/// What lane `lane` of a value's `group` lanes takes of the warps' sums at `row`: warps `lane`,
+/// `lane + group`, and so on, folded by halves. Warps that there are not count as zero.
+#[inline(always)]
+fn warps_share(row: u32, lane: u32, group: u32, warps: u32) -> f32 {
+    let share = |warp: u32| {
+        // SAFETY: within the row of the scratch; written before the barrier.
+        if warp < warps { unsafe { shared::load_f32(row + 4 * warp) } } else { 0.0 }
+    };
+    match group {
+        4 => (share(lane) + share(lane + 8)) + (share(lane + 4) + share(lane + 12)),
+        8 => share(lane) + share(lane + 8),
+        _ => share(lane % MAX_WARPS as u32),
     }
 }
 

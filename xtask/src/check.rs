@@ -176,7 +176,7 @@ mod tests {
         let load = "ld.global.v4.b32 {a, b, c, d}, [p];";
         format!(
             "{load}\nbar.sync 0;\nbar.sync 0;\n{}",
-            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(27)
+            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(20)
         )
     }
 

@@ -6,6 +6,8 @@ pub const WARP: u32 = 32;
 unsafe extern "unadjusted" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.f32"]
     fn shfl_bfly_f32(mask: i32, value: f32, lane_mask: i32, clamp: i32) -> f32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.f32"]
+    fn shfl_idx_f32(mask: i32, value: f32, lane: i32, clamp: i32) -> f32;
 }
 
 /// The `value` of the lane whose index differs from this one's by XOR with `lane_mask`
@@ -18,4 +20,15 @@ unsafe extern "unadjusted" {
 pub unsafe fn shuffle_xor(value: f32, lane_mask: u32) -> f32 {
     // SAFETY: the caller's promise; mask -1 names all lanes, clamp 31 is a whole warp.
     unsafe { shfl_bfly_f32(-1, value, lane_mask as i32, 31) }
+}
+
+/// The `value` of lane `lane` (`shfl.sync.idx`).
+///
+/// # Safety
+///
+/// All 32 lanes of the warp must reach this very call.
+#[inline(always)]
+pub unsafe fn shuffle(value: f32, lane: u32) -> f32 {
+    // SAFETY: the caller's promise; mask -1 names all lanes, clamp 31 is a whole warp.
+    unsafe { shfl_idx_f32(-1, value, lane as i32, 31) }
 }
