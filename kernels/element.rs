@@ -79,19 +79,19 @@ macro_rules! half_element {
 
             #[inline(always)]
             fn unpack(pack: Pack) -> [f32; 8] {
-                let mut lanes = [0.0; 8];
-                for (lane, value) in lanes.iter_mut().enumerate() {
-                    *value = $widen((pack.0[lane / 2] >> (lane % 2 * 16)) as u16);
+                let mut bits = [0; 8];
+                for (lane, bits) in bits.iter_mut().enumerate() {
+                    *bits = (pack.0[lane / 2] >> (lane % 2 * 16)) as u16;
                 }
-                lanes
+                $widen(bits)
             }
 
             #[inline(always)]
             fn pack(lanes: [f32; 8]) -> Pack {
+                let bits = $narrow(lanes);
                 let mut words = [0; 4];
                 for (i, word) in words.iter_mut().enumerate() {
-                    let low = $narrow(lanes[2 * i]) as u32;
-                    *word = low | ($narrow(lanes[2 * i + 1]) as u32) << 16;
+                    *word = bits[2 * i] as u32 | (bits[2 * i + 1] as u32) << 16;
                 }
                 Pack(words)
             }
@@ -99,5 +99,5 @@ macro_rules! half_element {
     };
 }
 
-half_element!(f16, arch::f16_to_f32, arch::f32_to_f16);
-half_element!(bf16, arch::bf16_to_f32, arch::f32_to_bf16);
+half_element!(f16, arch::widen_f16, arch::narrow_f16);
+half_element!(bf16, arch::widen_bf16, arch::narrow_bf16);

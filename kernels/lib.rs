@@ -29,8 +29,6 @@ pub mod forward;
 pub mod lock;
 mod mean;
 
-#[cfg(not(target_arch = "nvptx64"))]
-pub use arch::CpuBlock;
 pub use block::Block;
 pub use element::{Element, Pack};
 pub use feed::Feed;

@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kernels::CpuBlock;
 use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
-use kernels::entry::cpu::Compiled;
+use kernels::entry::cpu::{At, Compiled};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Result;
@@ -44,9 +43,9 @@ impl Cpu {
     }
 
     /// Runs `block` for every block of the launch.
-    fn run(&self, launch: &Launch, block: impl Fn(&mut CpuBlock) + Sync) {
+    fn run(&self, launch: &Launch, block: impl Fn(At) + Sync) {
         let (grid, threads) = (launch.grid as usize, launch.block as usize);
-        let block = |index| block(&mut CpuBlock::new(index, grid, threads));
+        let block = |index| block(At { index, grid, threads });
         match &self.pool {
             // One task per block, taken in turn: an idle thread steals the next.
             Some(pool) => pool.scope_fifo(|scope| {

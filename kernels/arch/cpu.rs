@@ -6,40 +6,40 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::vec::Vec;
 
+use half::slice::HalfFloatSliceExt;
+
 use crate::args::RowStats;
 use crate::block::{Block, MAX_WARPS, WARP};
 use crate::element::Pack;
 use crate::lock::{Gate, LockWord};
 
 /// A block of threads, run by one OS thread.
-pub struct CpuBlock {
+///
+/// WIDE says for which instructions it is compiled. It makes two types of the one, so that each
+/// phase of a kernel has one caller, is inlined there, and is compiled for that caller's
+/// instructions: shared between two, it would stay a function for the least of processors.
+pub struct CpuBlock<const WIDE: bool> {
     index: usize,
     grid: usize,
     threads: usize,
-}
-
-impl CpuBlock {
-    /// Block `index` of `grid` blocks of `threads` threads (a multiple of 32).
-    pub fn new(index: usize, grid: usize, threads: usize) -> Self {
-        assert!(threads > 0 && threads.is_multiple_of(WARP), "threads: {threads}");
-        CpuBlock { index, grid, threads }
-    }
 }
 
 /// The work of one block: a kernel with its arguments.
 pub trait Work {
     /// Runs the kernel for `block`. Must be `#[inline(always)]`, so that [`run`] can compile it
     /// for the processor's vector instructions.
-    fn run(self, block: &mut CpuBlock);
+    fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>);
 }
 
-/// Runs `work` for `block`, with fused multiply-add and 256-bit vectors where the processor has
-/// them. The results are the same without: only slower, since each `fma` is then a library call.
-pub fn run(work: impl Work, block: &mut CpuBlock) {
+/// Runs `work` for block `index` of `grid` blocks of `threads` threads (a multiple of 32), with
+/// fused multiply-add and 256-bit vectors where the processor has them. The results are the same
+/// without: only slower, since each `fma` is then a library call.
+pub fn run(work: impl Work, index: usize, grid: usize, threads: usize) {
+    assert!(threads > 0 && threads.is_multiple_of(WARP), "threads: {threads}");
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,fma,f16c")]
-        fn wide(work: impl Work, block: &mut CpuBlock) {
+        fn wide(work: impl Work, block: &mut CpuBlock<true>) {
             work.run(block);
         }
         if std::is_x86_feature_detected!("avx2")
@@ -47,13 +47,13 @@ pub fn run(work: impl Work, block: &mut CpuBlock) {
             && std::is_x86_feature_detected!("f16c")
         {
             // SAFETY: the processor has what `wide` enables.
-            return unsafe { wide(work, block) };
+            return unsafe { wide(work, &mut CpuBlock { index, grid, threads }) };
         }
     }
-    work.run(block);
+    work.run(&mut CpuBlock::<false> { index, grid, threads });
 }
 
-impl Block for CpuBlock {
+impl<const WIDE: bool> Block for CpuBlock<WIDE> {
     type State<S> = Vec<S>;
 
     #[inline(always)]
@@ -143,7 +143,7 @@ fn fold<const R: usize, const K: usize>(values: &mut [[[f32; K]; R]]) -> [[f32; 
     values[0]
 }
 
-impl Gate for CpuBlock {
+impl<const WIDE: bool> Gate for CpuBlock<WIDE> {
     type Word = Word;
 
     #[inline(always)]
@@ -235,28 +235,32 @@ pub fn sqrt(a: f32) -> f32 {
     a.sqrt()
 }
 
-/// The value of a binary16 number.
+/// The values of eight binary16 numbers, by the processor's instruction where it has one.
 #[inline(always)]
-pub fn f16_to_f32(bits: u16) -> f32 {
-    half::f16::from_bits(bits).to_f32()
+pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
+    let mut values = [0.0; 8];
+    bits.map(half::f16::from_bits).convert_to_f32_slice(&mut values);
+    values
 }
 
-/// Bits of the binary16 number nearest to `value`; NaN becomes 0x7FFF, as on a GPU.
+/// Bits of the eight binary16 numbers nearest to `values`; NaN becomes 0x7FFF, as on a GPU.
 #[inline(always)]
-pub fn f32_to_f16(value: f32) -> u16 {
-    if value.is_nan() { 0x7FFF } else { half::f16::from_f32(value).to_bits() }
+pub fn narrow_f16(values: [f32; 8]) -> [u16; 8] {
+    let mut halves = [half::f16::ZERO; 8];
+    halves.convert_from_f32_slice(&values);
+    halves.map(|half| if half.is_nan() { 0x7FFF } else { half.to_bits() })
 }
 
-/// The value of a bfloat16 number.
+/// The values of eight bfloat16 numbers.
 #[inline(always)]
-pub fn bf16_to_f32(bits: u16) -> f32 {
-    f32::from_bits((bits as u32) << 16)
+pub fn widen_bf16(bits: [u16; 8]) -> [f32; 8] {
+    bits.map(|bits| f32::from_bits((bits as u32) << 16))
 }
 
-/// Bits of the bfloat16 number nearest to `value`; NaN becomes 0x7FFF, as on a GPU.
+/// Bits of the eight bfloat16 numbers nearest to `values`; NaN becomes 0x7FFF, as on a GPU.
 #[inline(always)]
-pub fn f32_to_bf16(value: f32) -> u16 {
-    if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() }
+pub fn narrow_bf16(values: [f32; 8]) -> [u16; 8] {
+    values.map(|value| if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() })
 }
 
 /// Loads a pack, or gives zeros and does not touch memory if `skip`.

@@ -1,8 +1,8 @@
 //! A block on the GPU: a phase is run by each hardware thread, on its own registers.
 
-use cuda_std::{atomic, mem, shared, thread, warp};
+use cuda_std::{atomic, float, mem, shared, thread, warp};
 
-pub use cuda_std::float::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, fma, sqrt};
+pub use cuda_std::float::{fma, sqrt};
 pub use cuda_std::thread::opaque;
 
 #[cfg(target_feature = "sm_90")]
@@ -250,6 +250,30 @@ impl LockWord for GlobalWord {
     fn pause(n: u32) {
         atomic::nanosleep(32 * n.min(4));
     }
+}
+
+/// The values of eight binary16 numbers.
+#[inline(always)]
+pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
+    bits.map(float::f16_to_f32)
+}
+
+/// Bits of the eight binary16 numbers nearest to `values`.
+#[inline(always)]
+pub fn narrow_f16(values: [f32; 8]) -> [u16; 8] {
+    values.map(float::f32_to_f16)
+}
+
+/// The values of eight bfloat16 numbers.
+#[inline(always)]
+pub fn widen_bf16(bits: [u16; 8]) -> [f32; 8] {
+    bits.map(float::bf16_to_f32)
+}
+
+/// Bits of the eight bfloat16 numbers nearest to `values`.
+#[inline(always)]
+pub fn narrow_bf16(values: [f32; 8]) -> [u16; 8] {
+    values.map(float::f32_to_bf16)
 }
 
 /// Loads a pack that the launch does not write, or gives zeros and does not touch memory if `skip`.
