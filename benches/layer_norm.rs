@@ -132,7 +132,9 @@ fn bench<E: Dtype>(
 
 fn rate(time: Duration, bytes: usize) -> String {
     let seconds = time.as_secs_f64();
-    format!("{:8.1} us {:6.0} GB/s", seconds * 1e6, bytes as f64 / seconds * 1e-9)
+    let gigabytes = bytes as f64 / seconds * 1e-9;
+    let digits = if gigabytes < 100.0 { 1 } else { 0 };
+    format!("{:8.1} us {gigabytes:6.digits$} GB/s", seconds * 1e6)
 }
 
 /// Stops the run if results are wrong: a wrong kernel has no speed.
