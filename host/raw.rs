@@ -29,8 +29,8 @@ use crate::{Error, Result};
 
 /// The kernels of a PTX file, for one context.
 ///
-/// The driver compiles each kernel when it is first launched, in a tenth of a second or so, and
-/// keeps the result on disk; the whole file would take it ten seconds. A kernel that is to be
+/// The driver compiles each kernel when it is first launched, and keeps the result on disk: the
+/// whole file at once took 9.8 s, and a program needs a few kernels of it. A kernel that is to be
 /// captured in a CUDA graph must have been launched, or [`Kernels::prepare`]d, before.
 pub struct Kernels {
     prelude: String,
