@@ -50,10 +50,15 @@ impl Device {
 
     /// A GPU, with the kernels of a PTX file of your choice.
     ///
+    /// # Safety
+    ///
+    /// The file's kernels must keep the promises of those built here: read and write only what
+    /// their arguments name. The files of [`crate::ptx::all`] do.
+    ///
     /// # Errors
     ///
     /// As [`Device::gpu`].
-    pub fn gpu_with_ptx(ordinal: u32, ptx: &Ptx) -> Result<Device> {
+    pub unsafe fn gpu_with_ptx(ordinal: u32, ptx: &Ptx) -> Result<Device> {
         Ok(Device(Arc::new(Backend::Gpu(Gpu::open(ordinal, Some(ptx))?))))
     }
 

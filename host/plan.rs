@@ -6,6 +6,7 @@ use std::fmt;
 
 use kernels::columns::QUADS_PER_BLOCK;
 use kernels::entry::COLUMN_THREADS;
+use kernels::feed::RingLayout;
 
 use crate::{Error, Result};
 
@@ -346,8 +347,6 @@ fn ring(
     // What a block takes beside its dynamic shared memory: the collectives' scratch, and what CUDA
     // reserves.
     const STATIC: u32 = 1024 + 1024;
-    // `arch/ring.rs`: room for the mbarriers.
-    const BARRIERS: u32 = 128;
 
     let rows = ring_rows(team.packs);
     // Fewer tiles than multiprocessors would leave some idle that single rows keep busy.
@@ -361,17 +360,17 @@ fn ring(
         return None;
     }
     let row = (work.columns / work.dtype.lanes() * 16) as u32;
-    let (vectors, tile) = match kernel {
-        Kernel::Forward => (2 * row, rows as u32 * row),
-        _ => (row, rows as u32 * (2 * row + 16)),
+    let layout = match kernel {
+        Kernel::Forward => RingLayout::new(1, 2, false, rows, row),
+        _ => RingLayout::new(2, 1, true, rows, row),
     };
     let most = resident_blocks(kernel, team);
     (1..=most).rev().find_map(|blocks| {
         let share = (device.multiprocessor_shared_memory / blocks)
             .saturating_sub(STATIC)
             .min(device.block_shared_memory.saturating_sub(1024));
-        let depth = (share.saturating_sub(BARRIERS + vectors) / tile).min(MAX_DEPTH);
-        let shared_memory = BARRIERS + vectors + depth * tile;
+        let depth = (share.saturating_sub(layout.slots) / layout.slot_bytes).min(MAX_DEPTH);
+        let shared_memory = layout.slots + depth * layout.slot_bytes;
         (depth >= 2).then_some(Ring { rows, depth, shared_memory, blocks })
     })
 }

@@ -116,7 +116,6 @@ impl Kernels {
         // SAFETY: a context is current, by the promise of `load`.
         let module = unsafe { driver::load_module(&text) }
             .map_err(|(source, log)| Error::Load { source, log })?;
-        // From here on dropped with the value, also where its function is not usable.
         let found = find(module, instance, self.info.block_shared_memory);
         let function = found.inspect_err(|_| {
             // SAFETY: just loaded, and given to nobody.

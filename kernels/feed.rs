@@ -61,6 +61,42 @@ pub trait Feed<B: Block, E: Element, const T: usize, const C: usize>: Sized {
     unsafe fn note(&self, r: usize) -> Pack;
 }
 
+/// Where things lie in the dynamic shared memory of a block that reads through a ring. The planner
+/// asks for as much, and the kernel uses it so:
+///
+/// ```text
+/// [ one mbarrier per slot | vectors | slot 0 | slot 1 | … ]
+/// slot = [ matrix 0: R rows | … | matrix T-1: R rows | notes: R x 16 bytes ]
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RingLayout {
+    /// Offset of the first vector: before it is room for 16 mbarriers.
+    pub vectors: u32,
+    /// Offset of slot 0.
+    pub slots: u32,
+    /// Bytes of a slot, which holds a tile.
+    pub slot_bytes: u32,
+}
+
+impl RingLayout {
+    /// For tiles of R rows of `row_bytes`.
+    #[inline(always)]
+    pub const fn new(
+        matrices: usize,
+        vectors: usize,
+        notes: bool,
+        rows_per_tile: usize,
+        row_bytes: u32,
+    ) -> Self {
+        let note_bytes = if notes { 16 } else { 0 };
+        RingLayout {
+            vectors: 128,
+            slots: 128 + vectors as u32 * row_bytes,
+            slot_bytes: rows_per_tile as u32 * (matrices as u32 * row_bytes + note_bytes),
+        }
+    }
+}
+
 /// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`].
 pub struct Direct<E, const T: usize, const C: usize, const WHOLE: bool> {
     extent: Extent,

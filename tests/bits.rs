@@ -86,7 +86,8 @@ fn check_threads<E: Dtype>(shape: [usize; 2]) -> Outcome {
 /// The GPU with the built PTX file for the oldest architecture, opened once.
 static OLDEST: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| {
     let [.., oldest] = ptx::all()?;
-    Device::gpu_with_ptx(0, &oldest)
+    // SAFETY: a file that was built here.
+    unsafe { Device::gpu_with_ptx(0, &oldest) }
 });
 
 fn oldest() -> Result<&'static Device, &'static ferronorm::Error> {

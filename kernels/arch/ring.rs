@@ -1,11 +1,6 @@
 //! The feed of sm_90: tiles come into shared memory by bulk copies, ahead of time.
 //!
-//! Dynamic shared memory of a block:
-//!
-//! ```text
-//! [ one mbarrier per slot | vectors, C rows | slot 0 | slot 1 | … ]
-//! slot = [ matrix 0: R rows | … | matrix T-1: R rows | notes: R x 16 bytes ]
-//! ```
+//! [`RingLayout`] says where they lie there.
 //!
 //! Tile number i of the block (0, 1, 2, …) goes to slot i mod depth; the slot's mbarrier completes
 //! a phase when the tile is there, and the parity of i / depth tells the phases apart. Thread 0
@@ -17,13 +12,11 @@ use cuda_std::{bulk, shared, thread};
 
 use crate::arch::GpuBlock;
 use crate::args::{Extent, Rows};
+use crate::feed::RingLayout;
 use crate::lock::Gate;
 use crate::{Block, Element, Feed, Pack};
 
 cuda_std::dynamic_shared!(dynamic, "ferronorm_ring");
-
-/// Bytes before the first vector: room for 16 mbarriers.
-const BARRIERS: u32 = 128;
 
 /// Tiles in shared memory, filled ahead of the block by the copy engine.
 pub struct Ring<E, const T: usize, const C: usize> {
@@ -32,7 +25,8 @@ pub struct Ring<E, const T: usize, const C: usize> {
     matrices: [Rows<E>; T],
     notes: *const Pack,
     row_bytes: u32,
-    /// Shared address of slot 0, and a slot's size.
+    /// Shared addresses of the vectors and of slot 0, and a slot's size.
+    vectors: u32,
     slots: u32,
     slot_bytes: u32,
     /// First row of the next tile to use, of the present one, and of the next to ask for.
@@ -80,7 +74,7 @@ impl<E: Element, const T: usize, const C: usize> Ring<E, T, C> {
                     }
                     if let Some(vectors) = vectors {
                         for i in 0..C {
-                            let target = dynamic() + BARRIERS + i as u32 * self.row_bytes;
+                            let target = self.vectors + i as u32 * self.row_bytes;
                             bulk::copy(target, vectors[i].cast(), self.row_bytes, barrier);
                         }
                     }
@@ -107,15 +101,16 @@ impl<E: Element, const T: usize, const C: usize> Feed<GpuBlock, E, T, C> for Rin
     ) -> Self {
         let first = block.index() * rows_per_tile;
         let row_bytes = extent.columns / E::LANES as u32 * 16;
-        let note_bytes = if notes.is_null() { 0 } else { 16 };
+        let layout = RingLayout::new(T, C, !notes.is_null(), rows_per_tile, row_bytes);
         let mut ring = Ring {
             extent,
             rows_per_tile,
             matrices,
             notes,
             row_bytes,
-            slots: dynamic() + BARRIERS + C as u32 * row_bytes,
-            slot_bytes: rows_per_tile as u32 * (T as u32 * row_bytes + note_bytes),
+            vectors: dynamic() + layout.vectors,
+            slots: dynamic() + layout.slots,
+            slot_bytes: layout.slot_bytes,
             next: first,
             row: first,
             ask: first,
@@ -175,7 +170,7 @@ impl<E: Element, const T: usize, const C: usize> Feed<GpuBlock, E, T, C> for Rin
 
     #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> Pack {
-        let row = dynamic() + BARRIERS + vector as u32 * self.row_bytes;
+        let row = self.vectors + vector as u32 * self.row_bytes;
         let at = 16 * pack as u32;
         // SAFETY: the vectors came with the block's first tile.
         unsafe { Pack(shared::load_unless(at >= self.row_bytes, row + at)) }
