@@ -12,10 +12,12 @@
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use ferronorm::plan::Tile;
-use ferronorm::{Device, Dtype, Gradients, LayerNorm, Mode, Options, Statistics, Tensor};
+use ferronorm::plan::{self, Launch, Storage, Want, Work};
+use ferronorm::{
+    Device, Dtype, Gradients, Inputs, LayerNorm, Mode, Options, Outputs, Statistics, Tensor, Tile,
+};
 use half::{bf16, f16};
-use reference::{Error, layer_norm, seed_case};
+use reference::{Error, Norm, layer_norm, seed_case};
 
 /// Times ferronorm's LayerNorm.
 #[derive(Parser)]
@@ -48,6 +50,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Type {
+    F64,
     F32,
     F16,
     Bf16,
@@ -68,6 +71,7 @@ fn main() -> ferronorm::Result<()> {
     println!("{:>6} {:>22} {:>22} {:>22}", "N", "forward", "backward", "backward, seed mode");
     for &columns in &arguments.cols {
         match arguments.dtype {
+            Type::F64 => bench::<f64>(&arguments, &device, rows, columns)?,
             Type::F32 => bench::<f32>(&arguments, &device, rows, columns)?,
             Type::F16 => bench::<f16>(&arguments, &device, rows, columns)?,
             Type::Bf16 => bench::<bf16>(&arguments, &device, rows, columns)?,
@@ -85,10 +89,10 @@ fn bench<E: Dtype>(
     let case = seed_case(rows, columns, 0);
     let round = |data: &[f64]| -> Vec<E> { data.iter().map(|v| E::from_f64(*v)).collect() };
     let x = Tensor::from_slice(device, &round(&case.x), [rows, columns])?;
-    let w = Tensor::from_slice(device, &round(&case.w), [1, columns])?;
-    let b = Tensor::from_slice(device, &round(&case.b), [1, columns])?;
+    let w = Tensor::from_slice(device, &round(&case.w), [columns])?;
+    let b = Tensor::from_slice(device, &round(&case.b), [columns])?;
     let dy = Tensor::from_slice(device, &round(&case.dy), [rows, columns])?;
-    let mut flush = Tensor::<f32>::zeros(device, [if device.is_gpu() { 64 << 20 } else { 0 }, 1])?;
+    let mut flush = Tensor::<f32>::zeros(device, [if device.is_gpu() { 64 << 20 } else { 0 }])?;
 
     let tile = match arguments.tile {
         TileChoice::Auto => Tile::Auto,
@@ -96,13 +100,13 @@ fn bench<E: Dtype>(
         TileChoice::Several => Tile::Several,
     };
     let (blocks, groups) = (arguments.blocks, arguments.groups);
-    let layer =
-        LayerNorm::with_options(device, Options { blocks, groups, tile, ..Options::default() });
+    let options = Options { blocks, groups, tile, ..Options::default() };
+    let layer = LayerNorm::with_options(device, options);
     let seed = LayerNorm::with_options(device, Options { mode: Mode::Seed, ..Options::default() });
 
     let (mut y, saved) = layer.forward(&x, &w, &b, 1e-5)?;
     let mut statistics = Statistics::new(device, rows)?;
-    let mut gradients = Gradients::new(device, [rows, columns])?;
+    let mut gradients = Gradients::new(device, &saved)?;
     for layer in [&layer, &seed] {
         layer.backward_into(&saved, &dy, &mut gradients)?;
         check(&case, &y, &gradients)?;
@@ -117,7 +121,11 @@ fn bench<E: Dtype>(
         times.sort();
         Ok::<_, ferronorm::Error>(times[times.len() / 2])
     };
-    let forward = median(&mut || layer.forward_into(&x, &w, &b, 1e-5, &mut y, &mut statistics))?;
+    let inputs = Inputs { x: x.view(), residual: None, w: Some(&w), b: Some(&b), eps: 1e-5 };
+    let forward = median(&mut || {
+        let (y, statistics) = (y.view_mut(), &mut statistics);
+        layer.forward_into(&inputs, Outputs { y, sum: None, statistics })
+    })?;
     let backward = median(&mut || layer.backward_into(&saved, &dy, &mut gradients))?;
     let literal = median(&mut || seed.backward_into(&saved, &dy, &mut gradients))?;
     let bytes = rows * columns * size_of::<E>();
@@ -127,6 +135,14 @@ fn bench<E: Dtype>(
         rate(backward, 3 * bytes),
         rate(literal, 3 * bytes),
     );
+    let aligned = plan::aligned(&[], &[columns], columns, E::DTYPE);
+    let work = Work { rows, columns, storage: Storage::of(E::DTYPE), aligned, plain: true };
+    let forward = plan::forward(device.info(), work, options)?;
+    let backward = plan::backward(device.info(), work, options, Want::ALL)?;
+    for launch in forward.steps.iter().chain(backward.rows.iter()).chain(&backward.columns) {
+        let Launch { instance, grid, block, .. } = launch;
+        println!("       {instance} grid {grid} block {block}");
+    }
     Ok(())
 }
 
@@ -141,19 +157,21 @@ fn rate(time: Duration, bytes: usize) -> String {
 fn check<E: Dtype>(
     case: &reference::Case,
     y: &Tensor<E>,
-    gradients: &Gradients<E>,
+    gradients: &Gradients<E, E>,
 ) -> ferronorm::Result<()> {
     let round =
         |data: &[f64]| -> Vec<f64> { data.iter().map(|v| E::from_f64(*v).to_f64()).collect() };
     let (w, b) = (round(&case.w), round(&case.b));
-    let right = layer_norm(&round(&case.x), &w, &b, &round(&case.dy), 1e-5);
+    let right = layer_norm(&round(&case.x), &w, &b, &round(&case.dy), Norm::layer(1e-5));
+    let Gradients { dx, dw, db } = gradients;
     let results = [
-        (y.to_vec()?, right.y),
-        (gradients.dx.to_vec()?, right.dx),
-        (gradients.dw.to_vec()?, right.dw),
-        (gradients.db.to_vec()?, right.db),
+        (Some(y), right.y),
+        (Some(dx), right.dx),
+        (dw.as_ref(), right.dw),
+        (db.as_ref(), right.db),
     ];
     for (found, right) in results {
+        let found = found.expect("forward had w and b").to_vec()?;
         let error = Error::of(found.into_iter().map(E::to_f64), &right);
         assert!(error.relative_l2 < 5e-3, "wrong results: {error:?}");
     }

@@ -1,6 +1,9 @@
 //! What can go wrong, and what is said of it: the argument, what came, and what was wanted.
 
+use std::ops::{Range, RangeInclusive};
+
 use crate::driver::DriverError;
+use crate::plan::DataType;
 
 /// Why a call did nothing. Nothing has been written when one of these is returned for an argument.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -11,10 +14,50 @@ pub enum Error {
     Shape {
         /// The argument's name.
         argument: &'static str,
-        /// Its rows and columns.
-        found: [usize; 2],
-        /// The rows and columns wanted.
-        expected: [usize; 2],
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape wanted.
+        expected: Vec<usize>,
+    },
+    /// There are too many dimensions, or too few.
+    #[error("{argument}: {found} dimensions, where {} are wanted", numbers(wanted))]
+    Rank {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its dimensions.
+        found: usize,
+        /// The dimensions wanted.
+        wanted: RangeInclusive<usize>,
+    },
+    /// A tensor's elements lie in a way that the kernels do not take.
+    #[error("{argument}: shape {shape:?} with strides {strides:?}, where {wanted} is wanted")]
+    Strides {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// Its strides, in elements.
+        strides: Vec<usize>,
+        /// How they should lie.
+        wanted: &'static str,
+    },
+    /// Elements are asked for that the tensor has not.
+    #[error("{argument}: elements {found:?}, where elements of 0..{elements} are wanted")]
+    Bounds {
+        /// The argument's name.
+        argument: &'static str,
+        /// The elements asked for; the end is `usize::MAX` also where it would be more.
+        found: Range<usize>,
+        /// How many the tensor has.
+        elements: usize,
+    },
+    /// w and b are of a type that does not go with x's.
+    #[error("w and b: {w}, where x is {x}: {} is wanted", weights(*x))]
+    Dtypes {
+        /// The type of x.
+        x: DataType,
+        /// The type of w and b.
+        w: DataType,
     },
     /// A slice's length does not fit the tensor's.
     #[error("{argument}: {found} elements, where {expected} are wanted")]
@@ -37,24 +80,33 @@ pub enum Error {
         expected: String,
     },
     /// eps is negative or not finite.
-    #[error("eps: {found}, where a finite number of at least 0 is wanted")]
+    #[error("eps: {found:?}, where a finite number of at least 0 is wanted")]
     Epsilon {
         /// What came.
-        found: f32,
-    },
-    /// A row is empty, or longer than the kernels keep resident.
-    #[error("columns: {found}, where 1 to {most} are supported")]
-    Columns {
-        /// What came.
-        found: usize,
-        /// The most that is supported.
-        most: usize,
+        found: f64,
     },
     /// An option asks for no blocks or no groups.
     #[error("{option}: 0, where at least 1 is wanted")]
     ZeroOption {
         /// The option's name.
         option: &'static str,
+    },
+    /// Fewer groups than blocks, where each block is to have its own.
+    #[error("groups: {found}, where a deterministic reduction of {wanted} blocks wants {wanted}")]
+    Groups {
+        /// The groups asked for.
+        found: u32,
+        /// The blocks.
+        wanted: u32,
+    },
+    /// An argument that goes with another one: the sum with the residual, and a gradient with what
+    /// it is the gradient of.
+    #[error("{given}: given, where there is no {absent}")]
+    Absent {
+        /// The argument's name.
+        given: &'static str,
+        /// The name of the other one.
+        absent: &'static str,
     },
     /// No CUDA driver could be loaded.
     #[error("{reason}")]
@@ -114,8 +166,8 @@ pub enum Error {
     /// A shape has more elements than memory can have.
     #[error("shape: {found:?} has more elements than memory can hold")]
     TooLarge {
-        /// The rows and columns asked for.
-        found: [usize; 2],
+        /// The shape asked for.
+        found: Vec<usize>,
     },
     /// The device has no room left. It still works.
     #[error("out of memory: {bytes} bytes asked for")]
@@ -141,3 +193,20 @@ impl Error {
         move |error| Error::Driver { operation, source: error.into() }
     }
 }
+
+/// "3", or "1 to 8".
+fn numbers(range: &RangeInclusive<usize>) -> String {
+    let (least, most) = (range.start(), range.end());
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+/// The types of w and b that go with an x of type `x`: its own, and f32 for one of 16 bits.
+fn weights(x: DataType) -> String {
+    match x {
+        DataType::F16 | DataType::Bf16 => format!("{x} or {}", DataType::F32),
+        x => x.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,25 @@
 //! LayerNorm on owned tensors: forward returns y and what backward needs; backward takes it.
 
+use std::ptr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kernels::args::{BackwardArgs, ColumnsArgs, Extent, ForwardArgs, RowStats, Rows, RowsMut};
+use kernels::args::{BackwardArgs, ColumnsArgs, Extent, ForwardArgs, Partials, Rows};
+use kernels::entry::cpu::Args;
 
 use crate::device::Backend;
-use crate::device::buffer::Buffer;
-use crate::plan::{self, Options, Work};
+use crate::plan::{self, Options, Want};
 use crate::scratch::Scratch;
 use crate::{Device, Dtype, Result, Tensor};
 
+mod arguments;
 mod checks;
 
-/// LayerNorm over the last dimension, on one device.
+pub use arguments::{
+    Gradients, Inputs, Outputs, Residual, Saved, Statistics, Target, Targets, Upstream,
+};
+
+/// LayerNorm over the last dimensions, on one device.
 ///
 /// Work goes to the device's stream in the order of the calls; on a GPU, calls return before it is
 /// done. The `_into` forms launch and nothing else: they allocate only when a larger shape than any
@@ -21,77 +27,14 @@ mod checks;
 pub struct LayerNorm {
     device: Device,
     options: Options,
+    /// Normalised dimensions.
+    dims: usize,
+    rms: bool,
+    weight_offset: f64,
     scratch: Mutex<Scratch>,
 }
 
-/// The row statistics that forward saves.
-pub struct Statistics(Buffer<RowStats>);
-
-impl Statistics {
-    /// Room for the statistics of `rows` rows.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::OutOfMemory`], or another driver error.
-    pub fn new(device: &Device, rows: usize) -> Result<Self> {
-        Ok(Statistics(Buffer::zeroed(device, rows)?))
-    }
-
-    /// Each row's mean, its rest and rstd, after the work before it.
-    ///
-    /// # Errors
-    ///
-    /// A driver error, also of the work before it.
-    pub fn to_vec(&self) -> Result<Vec<RowStats>> {
-        self.0.to_vec()
-    }
-}
-
-/// What forward saves for backward: the statistics, and its own arguments, borrowed.
-pub struct Saved<'a, E> {
-    x: &'a Tensor<E>,
-    w: &'a Tensor<E>,
-    statistics: Statistics,
-}
-
-impl<'a, E> Saved<'a, E> {
-    /// What [`LayerNorm::forward_into`] saved: its x and w, and the statistics that it wrote.
-    pub fn new(x: &'a Tensor<E>, w: &'a Tensor<E>, statistics: Statistics) -> Self {
-        Saved { x, w, statistics }
-    }
-
-    /// The row statistics.
-    pub fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-}
-
-/// The gradients of forward's arguments.
-pub struct Gradients<E> {
-    /// Of x: (M, N).
-    pub dx: Tensor<E>,
-    /// Of w: (1, N).
-    pub dw: Tensor<E>,
-    /// Of b: (1, N).
-    pub db: Tensor<E>,
-}
-
-impl<E: Dtype> Gradients<E> {
-    /// Room for the gradients of an x of this shape.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::OutOfMemory`], or another driver error.
-    pub fn new(device: &Device, [rows, columns]: [usize; 2]) -> Result<Self> {
-        Ok(Gradients {
-            dx: Tensor::output(device, [rows, columns])?,
-            dw: Tensor::output(device, [1, columns])?,
-            db: Tensor::output(device, [1, columns])?,
-        })
-    }
-}
-
-/// What each of backward's kernels took.
+/// What each of backward's stages took.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelTimes {
     /// Stage 1.
@@ -101,15 +44,38 @@ pub struct KernelTimes {
 }
 
 impl LayerNorm {
-    /// LayerNorm on `device`, as the planner thinks best.
+    /// LayerNorm over the last dimension, on `device`, as the planner thinks best.
     pub fn new(device: &Device) -> Self {
         Self::with_options(device, Options::default())
     }
 
-    /// LayerNorm on `device`, with choices of the caller's.
+    /// The same, with choices of the caller's.
     pub fn with_options(device: &Device, options: Options) -> Self {
         let scratch = Mutex::new(Scratch::new(device));
-        LayerNorm { device: device.clone(), options, scratch }
+        let device = device.clone();
+        LayerNorm { device, options, dims: 1, rms: false, weight_offset: 0.0, scratch }
+    }
+
+    /// RMSNorm over the last dimension: the mean is taken to be 0, so
+    /// y = x / sqrt(mean(x^2) + eps) * w + b (Zhang and Sennrich 2019).
+    pub fn rms(device: &Device) -> Self {
+        LayerNorm { rms: true, ..Self::new(device) }
+    }
+
+    /// The same layer with choices of the caller's.
+    pub fn options(self, options: Options) -> Self {
+        LayerNorm { options, ..self }
+    }
+
+    /// Normalises over the last `dims` dimensions, which w and b then have.
+    pub fn dims(self, dims: usize) -> Self {
+        LayerNorm { dims, ..self }
+    }
+
+    /// Multiplies by `weight_offset + w` where there is a w: 1 for weights stored as their distance
+    /// from 1.
+    pub fn weight_offset(self, weight_offset: f64) -> Self {
+        LayerNorm { weight_offset, ..self }
     }
 
     /// The device.
@@ -117,109 +83,178 @@ impl LayerNorm {
         &self.device
     }
 
-    /// y = (x - mean) / sqrt(var + eps) * w + b for each row of x (M, N), with w and b (1, N); and
-    /// what [`LayerNorm::backward`] needs.
+    /// y = (x - mean) / sqrt(var + eps) * w + b for each row of x, the last dimensions of it, of
+    /// whose shape w and b are; either may be `None`. And what [`LayerNorm::backward`] needs.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Shape`], [`crate::Error::DeviceMismatch`], [`crate::Error::Epsilon`],
-    /// [`crate::Error::Columns`], [`crate::Error::ZeroOption`], [`crate::Error::OutOfMemory`], or
-    /// another driver error.
-    pub fn forward<'a, E: Dtype>(
+    /// [`crate::Error::Shape`], [`crate::Error::Rank`], [`crate::Error::Dtypes`],
+    /// [`crate::Error::DeviceMismatch`], [`crate::Error::Epsilon`], [`crate::Error::ZeroOption`],
+    /// [`crate::Error::OutOfMemory`], or another driver error.
+    pub fn forward<'a, E: Dtype, P: Dtype>(
         &self,
         x: &'a Tensor<E>,
-        w: &'a Tensor<E>,
-        b: &Tensor<E>,
-        eps: f32,
-    ) -> Result<(Tensor<E>, Saved<'a, E>)> {
-        self.check_forward(x, w, b, eps)?;
+        w: impl Into<Option<&'a Tensor<P>>>,
+        b: impl Into<Option<&'a Tensor<P>>>,
+        eps: f64,
+    ) -> Result<(Tensor<E>, Saved<'a, E, P>)> {
+        let inputs = Inputs { x: x.view(), residual: None, w: w.into(), b: b.into(), eps };
+        let rows = self.check_inputs(&inputs)?.matrix.rows;
         let mut y = Tensor::output(&self.device, x.shape())?;
-        let mut statistics = Statistics(Buffer::new(&self.device, x.shape()[0])?);
-        self.forward_into(x, w, b, eps, &mut y, &mut statistics)?;
-        Ok((y, Saved { x, w, statistics }))
+        let mut statistics = Statistics::output(&self.device, rows)?;
+        let outputs = Outputs { y: y.view_mut(), sum: None, statistics: &mut statistics };
+        self.forward_into(&inputs, outputs)?;
+        Ok((y, Saved { inputs, statistics }))
     }
 
-    /// [`LayerNorm::forward`] into memory of the caller's. [`Saved::new`] makes of it what backward
-    /// needs.
+    /// [`LayerNorm::forward`] of x + residual, rounded to their type: the same bits as an addition
+    /// before it. The sum is returned too, for the next layer and for backward.
     ///
     /// # Errors
     ///
-    /// As [`LayerNorm::forward`], and [`crate::Error::Length`] for the statistics.
-    pub fn forward_into<E: Dtype>(
+    /// As [`LayerNorm::forward`].
+    pub fn forward_residual<'a, E: Dtype, P: Dtype>(
         &self,
-        x: &Tensor<E>,
-        w: &Tensor<E>,
-        b: &Tensor<E>,
-        eps: f32,
-        y: &mut Tensor<E>,
-        statistics: &mut Statistics,
+        x: &'a Tensor<E>,
+        residual: &'a Tensor<E>,
+        w: impl Into<Option<&'a Tensor<P>>>,
+        b: impl Into<Option<&'a Tensor<P>>>,
+        eps: f64,
+    ) -> Result<Residual<E>> {
+        let residual = Some(residual.view());
+        let inputs = Inputs { x: x.view(), residual, w: w.into(), b: b.into(), eps };
+        let rows = self.check_inputs(&inputs)?.matrix.rows;
+        let mut y = Tensor::output(&self.device, x.shape())?;
+        let mut sum = Tensor::output(&self.device, x.shape())?;
+        let mut statistics = Statistics::output(&self.device, rows)?;
+        let outputs =
+            Outputs { y: y.view_mut(), sum: Some(sum.view_mut()), statistics: &mut statistics };
+        self.forward_into(&inputs, outputs)?;
+        Ok(Residual { y, sum, statistics })
+    }
+
+    /// Forward of views into memory of the caller's. [`Saved::new`] makes of it what backward needs.
+    ///
+    /// What is written cannot be what is read, since it is borrowed for writing:
+    ///
+    /// ```compile_fail,E0502
+    /// # use ferronorm::{Device, Inputs, LayerNorm, Outputs, Result, Statistics, Tensor};
+    /// # fn in_place(layer: &LayerNorm, x: &mut Tensor<f32>, w: &Tensor<f32>) -> Result<()> {
+    /// let mut statistics = Statistics::new(layer.device(), 8)?;
+    /// let inputs = Inputs { x: x.view(), residual: None, w: Some(w), b: None, eps: 1e-5 };
+    /// let y = x.view_mut(); // refused: x is borrowed by `inputs`
+    /// layer.forward_into(&inputs, Outputs { y, sum: None, statistics: &mut statistics })
+    /// # }
+    /// ```
+    ///
+    /// (The raw layer takes pointers, and guarantees in-place work where pointer and stride are the
+    /// same.)
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerNorm::forward`], [`crate::Error::Strides`] for a layout that the kernels do not
+    /// take, [`crate::Error::Length`] for the statistics, and [`crate::Error::Absent`] for a sum
+    /// without a residual or the other way round.
+    pub fn forward_into<E: Dtype, P: Dtype>(
+        &self,
+        inputs: &Inputs<'_, E, P>,
+        outputs: Outputs<'_, E>,
     ) -> Result<()> {
-        self.check_forward(x, w, b, eps)?;
-        self.check_tensor("y", y, x.shape())?;
-        let [rows, columns] = x.shape();
-        self.check_statistics(statistics, rows)?;
-        let launch = plan::forward(self.device.info(), work::<E>(rows, columns), self.options)?;
+        let mut work = self.check_inputs(inputs)?;
+        let Outputs { mut y, mut sum, statistics } = outputs;
+        let (x, y) = (work.matrix, self.check_output("y", &mut y, inputs.x.layout(), &mut work)?);
+        let sum = self.check_sum(&mut sum, inputs.x.layout(), &mut work)?;
+        self.check_statistics(statistics, x.rows)?;
+        let offset = self.offset(inputs.w.is_some());
+        let plain = (offset == 0.0 || inputs.w.is_none()) && inputs.residual.is_none();
+        let plan = plan::forward(self.device.info(), work.plan(plain), self.options)?;
+        if x.columns == 0 {
+            // The statistics of an empty row are 0.
+            return statistics.0.fill_bytes(0);
+        }
+        // The kernels of one call share the scratch; calls take turns on the stream.
+        let mut scratch = (plan.parts > 0).then(|| self.scratch());
+        let parts = match &mut scratch {
+            Some(scratch) => scratch.parts(plan.parts)?.cast(),
+            None => ptr::null_mut(),
+        };
         let args = ForwardArgs {
-            extent: Extent::new(rows, columns as u32),
-            eps,
-            x: Rows { ptr: x.as_ptr(), stride: columns },
-            w: w.as_ptr(),
-            b: b.as_ptr(),
-            y: RowsMut { ptr: y.as_mut_ptr(), stride: columns },
-            stats: statistics.0.as_mut_ptr(),
+            extent: Extent { chunks: plan.chunks, ..Extent::new(x.rows, x.columns) },
+            eps: inputs.eps.into(),
+            weight_offset: offset.into(),
+            rms: self.rms,
+            x: Rows { ptr: inputs.x.as_ptr().cast(), stride: x.stride },
+            residual: work.residual,
+            w: pointer(inputs.w),
+            b: pointer(inputs.b),
+            sum,
+            y,
+            stats: statistics.0.as_mut_ptr().cast(),
+            parts,
         };
         match &*self.device.0 {
-            // SAFETY: the tensors are on this device, checked for size, and `y` and `statistics`
-            // are borrowed for writing, so that they overlap nothing.
-            Backend::Cpu(cpu) => unsafe { cpu.forward(&launch, &args) },
+            Backend::Cpu(cpu) => {
+                for launch in plan.steps.iter() {
+                    // SAFETY: the tensors are on this device, their views lie within them, and what
+                    // is written is borrowed for writing, so that it overlaps nothing.
+                    unsafe { cpu.launch(launch, Args::Forward(&args)) };
+                }
+                Ok(())
+            }
             Backend::Gpu(gpu) => {
                 gpu.enter()?;
                 // SAFETY: as above; a buffer's memory is not freed before the stream is idle.
-                unsafe { gpu.kernels().forward(&launch, &args, gpu.stream())? }
+                unsafe { gpu.kernels().forward(&plan, &args, gpu.stream()) }
             }
         }
-        Ok(())
     }
 
-    /// The gradients of x, w and b from dy (M, N), the gradient of y.
+    /// The gradients of x, and of w and b if forward had them, from dy, the gradient of y.
     ///
     /// # Errors
     ///
     /// As [`LayerNorm::forward`].
-    pub fn backward<E: Dtype>(&self, saved: &Saved<'_, E>, dy: &Tensor<E>) -> Result<Gradients<E>> {
-        self.check_backward(saved.x, saved.w, &saved.statistics, dy)?;
-        let mut gradients = Gradients::new(&self.device, saved.x.shape())?;
-        self.backward_into(saved, dy, &mut gradients)?;
+    pub fn backward<'u, E: Dtype, P: Dtype>(
+        &self,
+        saved: &Saved<'_, E, P>,
+        upstream: impl Into<Upstream<'u, E>>,
+    ) -> Result<Gradients<E, P>> {
+        let upstream = upstream.into();
+        self.check_upstream(saved, &upstream)?;
+        let mut gradients = Gradients::new(&self.device, saved)?;
+        self.backward_into(saved, upstream, &mut gradients)?;
         Ok(gradients)
     }
 
-    /// [`LayerNorm::backward`] into memory of the caller's.
+    /// The gradients that `targets` asks for, into memory of the caller's, over what is there or
+    /// added to it.
     ///
     /// # Errors
     ///
-    /// As [`LayerNorm::forward`].
-    pub fn backward_into<E: Dtype>(
+    /// As [`LayerNorm::forward_into`], and [`crate::Error::Absent`] for the gradient of an absent
+    /// argument.
+    pub fn backward_into<'u, 't, E: Dtype, P: Dtype>(
         &self,
-        saved: &Saved<'_, E>,
-        dy: &Tensor<E>,
-        gradients: &mut Gradients<E>,
+        saved: &Saved<'_, E, P>,
+        upstream: impl Into<Upstream<'u, E>>,
+        targets: impl Into<Targets<'t, E, P>>,
     ) -> Result<()> {
-        self.stages(saved, dy, gradients, |_, launch| launch())
+        self.stages(saved, upstream.into(), targets.into(), |_, launch| launch())
     }
 
-    /// [`LayerNorm::backward_into`], with the time of each kernel. Waits for each.
+    /// [`LayerNorm::backward_into`], with the time of each stage. Waits for each.
     ///
     /// # Errors
     ///
-    /// As [`LayerNorm::forward`].
-    pub fn backward_timed<E: Dtype>(
+    /// As [`LayerNorm::backward_into`].
+    pub fn backward_timed<'u, 't, E: Dtype, P: Dtype>(
         &self,
-        saved: &Saved<'_, E>,
-        dy: &Tensor<E>,
-        gradients: &mut Gradients<E>,
+        saved: &Saved<'_, E, P>,
+        upstream: impl Into<Upstream<'u, E>>,
+        targets: impl Into<Targets<'t, E, P>>,
     ) -> Result<KernelTimes> {
         let mut times = [Duration::ZERO; 2];
-        self.stages(saved, dy, gradients, |stage, launch| {
+        self.stages(saved, upstream.into(), targets.into(), |stage, launch| {
             times[stage] = self.device.time(launch)?;
             Ok(())
         })?;
@@ -227,51 +262,69 @@ impl LayerNorm {
     }
 
     /// Both stages, each launched by `run(0 or 1, launch)`.
-    fn stages<E: Dtype>(
+    fn stages<E: Dtype, P: Dtype>(
         &self,
-        saved: &Saved<'_, E>,
-        dy: &Tensor<E>,
-        gradients: &mut Gradients<E>,
+        saved: &Saved<'_, E, P>,
+        upstream: Upstream<'_, E>,
+        targets: Targets<'_, E, P>,
         mut run: impl FnMut(usize, &mut dyn FnMut() -> Result<()>) -> Result<()>,
     ) -> Result<()> {
-        let Saved { x, w, statistics } = saved;
-        self.check_backward(x, w, statistics, dy)?;
-        let [rows, columns] = x.shape();
-        self.check_tensor("dx", &gradients.dx, [rows, columns])?;
-        self.check_tensor("dw", &gradients.dw, [1, columns])?;
-        self.check_tensor("db", &gradients.db, [1, columns])?;
-        let plan = plan::backward(self.device.info(), work::<E>(rows, columns), self.options)?;
+        let inputs = &saved.inputs;
+        let mut work = self.check_upstream(saved, &upstream)?;
+        let targets = self.check_targets(saved, targets, &mut work)?;
+        let want = Want { dx: !targets.dx.ptr.is_null(), dw: targets.want_dw, db: targets.want_db };
+        let offset = self.offset(inputs.w.is_some());
+        let adds = !(work.dsum.ptr.is_null() && targets.add.ptr.is_null());
+        let plain = (offset == 0.0 || inputs.w.is_none()) && want.dx && !adds;
+        let plan = plan::backward(self.device.info(), work.plan(plain), self.options, want)?;
+        let x = work.matrix;
 
-        // A panic elsewhere leaves nothing half done here: the scratch knows if it is clean.
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let partials = scratch.take(&plan)?;
-        let args = BackwardArgs {
-            extent: Extent::new(rows, columns as u32),
-            x: Rows { ptr: x.as_ptr(), stride: columns },
-            dy: Rows { ptr: dy.as_ptr(), stride: columns },
-            w: w.as_ptr(),
-            stats: statistics.0.as_ptr(),
-            dx: RowsMut { ptr: gradients.dx.as_mut_ptr(), stride: columns },
-            partials,
+        let mut scratch = self.scratch();
+        let parts = match plan.parts {
+            0 => ptr::null_mut(),
+            bytes => scratch.parts(bytes)?.cast(),
         };
-        let columns_args = ColumnsArgs {
-            columns: columns as u32,
-            used_groups: plan.used_groups(),
+        let partials = match plan.columns {
+            Some(_) => scratch.partials(&plan)?,
+            None => Partials { packs: plan.packs, ..Partials::NONE },
+        };
+        let args = BackwardArgs {
+            extent: Extent { chunks: plan.chunks, ..Extent::new(x.rows, x.columns) },
+            weight_offset: offset.into(),
+            rms: self.rms,
+            want_dw: want.dw,
+            want_db: want.db,
+            x: Rows { ptr: inputs.x.as_ptr().cast(), stride: x.stride },
+            dy: work.dy,
+            w: pointer(inputs.w),
+            stats: saved.statistics.0.as_ptr().cast(),
+            add: [work.dsum, targets.add],
+            dx: targets.dx,
             partials,
-            dw: gradients.dw.as_mut_ptr(),
-            db: gradients.db.as_mut_ptr(),
+            parts,
+        };
+        let columns = ColumnsArgs {
+            columns: x.columns,
+            chunks: plan.chunks.get(),
+            lanes: E::LANES,
+            used_groups: plan.used_groups,
+            add_dw: targets.add_dw,
+            add_db: targets.add_db,
+            partials,
+            dw: targets.dw,
+            db: targets.db,
         };
         match &*self.device.0 {
-            // SAFETY: the tensors are on this device, checked for size, and the gradients are
-            // borrowed for writing; the scratch is this call's alone while it is locked, and its
-            // locks are 0.
+            // SAFETY: the tensors are on this device, their views lie within them, and what is
+            // written is borrowed for writing; the scratch is this call's alone while it is locked,
+            // and its locks are 0.
             Backend::Cpu(cpu) => unsafe {
                 run(0, &mut || {
-                    cpu.backward_rows(&plan.rows, &args);
+                    plan.rows.iter().for_each(|step| cpu.launch(step, Args::Backward(&args)));
                     Ok(())
                 })?;
                 run(1, &mut || {
-                    cpu.backward_columns(&plan.columns, &columns_args);
+                    plan.columns.iter().for_each(|step| cpu.launch(step, Args::Columns(&columns)));
                     Ok(())
                 })?;
             },
@@ -281,21 +334,31 @@ impl LayerNorm {
                 // SAFETY: as above; launches on one stream run in their order, so that calls share
                 // the scratch in turn.
                 unsafe {
-                    run(0, &mut || kernels.backward_rows(&plan.rows, &args, stream))?;
-                    run(1, &mut || kernels.backward_columns(&plan.columns, &columns_args, stream))?;
+                    run(0, &mut || kernels.backward_rows(&plan, &args, stream))?;
+                    run(1, &mut || kernels.backward_columns(&plan, &columns, stream))?;
                 }
             }
         }
-        scratch.launched();
+        if plan.columns.is_some() {
+            scratch.launched();
+        }
         Ok(())
+    }
+
+    fn scratch(&self) -> std::sync::MutexGuard<'_, Scratch> {
+        // A panic elsewhere leaves nothing half done here: the scratch knows if it is clean.
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is added to w. An absent one is read as 0, and so is 1 by it.
+    fn offset(&self, weighted: bool) -> f64 {
+        if weighted { self.weight_offset } else { 1.0 }
     }
 }
 
-/// The planner's view of tensors that this library allocated: rows follow each other, from a
-/// 16-byte boundary on.
-fn work<E: Dtype>(rows: usize, columns: usize) -> Work {
-    let aligned = plan::aligned(&[], &[columns], columns, E::DTYPE);
-    Work { rows, columns, dtype: E::DTYPE, aligned }
+/// The elements of an optional vector; null for none.
+fn pointer<P: Dtype>(vector: Option<&Tensor<P>>) -> *const std::ffi::c_void {
+    vector.map_or(ptr::null(), |vector| vector.as_ptr().cast())
 }
 
 #[cfg(test)]

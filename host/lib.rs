@@ -8,8 +8,8 @@
 //! # fn main() -> Result<(), ferronorm::Error> {
 //! let device = Device::auto()?; // a GPU if there is one, else the CPU
 //! let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 4.0, 4.0], [2, 3])?;
-//! let w = Tensor::from_slice(&device, &[1.0f32; 3], [1, 3])?;
-//! let b = Tensor::from_slice(&device, &[0.5f32; 3], [1, 3])?;
+//! let w = Tensor::from_slice(&device, &[1.0f32; 3], [3])?;
+//! let b = Tensor::from_slice(&device, &[0.5f32; 3], [3])?;
 //!
 //! let layer = LayerNorm::new(&device);
 //! let (y, saved) = layer.forward(&x, &w, &b, 1e-5)?;
@@ -17,7 +17,7 @@
 //!
 //! let dy = Tensor::from_slice(&device, &[1.0f32; 6], [2, 3])?;
 //! let gradients = layer.backward(&saved, &dy)?;
-//! assert_eq!(gradients.db.to_vec()?, [2.0; 3]);
+//! assert_eq!(gradients.db.unwrap().to_vec()?, [2.0; 3]);
 //! # Ok(())
 //! # }
 //! ```
@@ -34,18 +34,24 @@ pub mod device;
 pub mod driver;
 mod error;
 mod layer_norm;
+pub mod layout;
 pub mod plan;
 pub mod ptx;
 pub mod raw;
 mod scratch;
 mod tensor;
+mod view;
 
 pub use device::Device;
 pub use error::Error;
 pub use kernels::args;
-pub use layer_norm::{Gradients, KernelTimes, LayerNorm, Saved, Statistics};
-pub use plan::{Mode, Options, Tile};
+pub use layer_norm::{
+    Gradients, Inputs, KernelTimes, LayerNorm, Outputs, Residual, Saved, Statistics, Target,
+    Targets, Upstream,
+};
+pub use plan::{Mode, Options, Reduction, Tile};
 pub use tensor::{Dtype, Tensor};
+pub use view::{View, ViewMut};
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -56,6 +62,8 @@ const _: () = {
     send_and_sync::<Device>();
     send_and_sync::<LayerNorm>();
     send_and_sync::<Tensor<f32>>();
-    send_and_sync::<Statistics>();
+    send_and_sync::<Statistics<f32>>();
+    send_and_sync::<View<'_, f32>>();
+    send_and_sync::<ViewMut<'_, f32>>();
     send_and_sync::<raw::Kernels>();
 };

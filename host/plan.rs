@@ -1,52 +1,22 @@
-//! Launch planning: shape, type and device to kernels, grids and blocks. Pure: no CUDA in it.
+//! Launch planning: shape, types and device to kernels, grids and blocks. Pure: no CUDA in it.
 //!
 //! All heuristics of the project are here, each with the measurement that it rests on.
 
-use std::fmt;
+use std::num::NonZeroUsize;
 
 use kernels::columns::QUADS_PER_BLOCK;
-use kernels::entry::COLUMN_THREADS;
-use kernels::feed::RingLayout;
+use kernels::entry::instance::packs;
+use kernels::entry::{COLUMN_THREADS, LONG_THREADS};
+use kernels::long::CHUNK_PACKS;
 
 use crate::{Error, Result};
 
-mod instance;
+mod options;
+mod rows;
 
-pub use instance::{Feed, Instance, Kernel, instances};
-
-/// A storage type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DataType {
-    /// 32-bit floating point.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
-}
-
-impl DataType {
-    /// All of them.
-    pub const ALL: [DataType; 3] = [DataType::F32, DataType::F16, DataType::Bf16];
-
-    /// Elements in a pack of 16 bytes.
-    pub const fn lanes(self) -> usize {
-        match self {
-            DataType::F32 => 4,
-            DataType::F16 | DataType::Bf16 => 8,
-        }
-    }
-}
-
-impl fmt::Display for DataType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DataType::F32 => "f32",
-            DataType::F16 => "f16",
-            DataType::Bf16 => "bf16",
-        })
-    }
-}
+pub use kernels::entry::instance::{DataType, Feed, Instance, Kernel, Storage, instances};
+pub use options::{Mode, Options, Reduction, Tile, Want};
+use rows::{TEAM_THREADS, over_rows};
 
 /// What the planner needs to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,59 +45,21 @@ impl DeviceInfo {
     };
 }
 
-/// How rows are given to blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Blocks stay for many rows; the grid comes from the device.
-    #[default]
-    Persistent,
-    /// One block per row, and groups by the seed's table: the algorithm to the letter, kept to
-    /// compare with.
-    Seed,
-}
-
-/// How many rows a block takes at a time. y and dx do not depend on it; dw and db are summed in
-/// another order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tile {
-    /// The planner's choice.
-    #[default]
-    Auto,
-    /// One, read from global memory.
-    One,
-    /// As many as the kernels with a ring take, where rows are whole aligned packs and there is a
-    /// ring (or, on the CPU, none is needed); else one.
-    Several,
-}
-
-/// What a caller may choose. The default is the planner's choice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// How rows are given to blocks.
-    pub mode: Mode,
-    /// Blocks of the kernels that go over rows, at most; `None` for the planner's choice.
-    pub blocks: Option<u32>,
-    /// Groups whose blocks share a lock and a row of partial sums; `None` for the planner's choice:
-    /// a group of its own for each block, or the seed's table in [`Mode::Seed`].
-    pub groups: Option<u32>,
-    /// How many rows a block takes at a time.
-    pub tile: Tile,
-}
-
-/// The longest row: what the kernels keep resident.
-pub const MAX_COLUMNS: usize = 16384;
-
-/// M and N of the work, its type, and how its rows lie.
+/// M and N of the work, its types, and how its rows lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Rows M.
     pub rows: usize,
     /// Columns N.
     pub columns: usize,
-    /// Storage type.
-    pub dtype: DataType,
+    /// Storage types.
+    pub storage: Storage,
     /// Whether every row of every tensor starts on a 16-byte boundary; see [`aligned`].
     pub aligned: bool,
+    /// Whether the work is plain: no residual, and a weight offset of 0 unless w is absent; in
+    /// backward dx is asked for, and added to nothing. Kernels that read through a ring know no
+    /// other.
+    pub plain: bool,
 }
 
 /// One launch.
@@ -135,7 +67,7 @@ pub struct Work {
 pub struct Launch {
     /// The compiled kernel.
     pub instance: Instance,
-    /// Blocks; 0 if there is nothing to launch.
+    /// Blocks, at least 1.
     pub grid: u32,
     /// Threads of a block.
     pub block: u32,
@@ -145,92 +77,88 @@ pub struct Launch {
     pub depth: u32,
 }
 
-/// The two launches of backward, and the scratch between them.
+/// Launches, one after the other; none if there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps([Option<Launch>; 5]);
+
+impl Steps {
+    fn new(launches: impl IntoIterator<Item = Launch>) -> Self {
+        let mut steps = Steps::default();
+        for (step, launch) in steps.0.iter_mut().zip(launches) {
+            *step = Some(launch);
+        }
+        steps
+    }
+
+    /// The launches in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Launch> {
+        self.0.iter().flatten()
+    }
+}
+
+/// Forward: one launch, or five for rows that are split, and the scratch between those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The launches.
+    pub steps: Steps,
+    /// Chunks of a row.
+    pub chunks: NonZeroUsize,
+    /// Bytes of [`kernels::args::ForwardArgs::parts`].
+    pub parts: usize,
+}
+
+/// The two stages of backward, and the scratch between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backward {
-    /// Stage 1: dx, and partial sums of dw and db.
-    pub rows: Launch,
-    /// Stage 2: dw and db.
-    pub columns: Launch,
+    /// Stage 1: dx, and partial sums of dw and db. One launch, or up to three for rows that are
+    /// split.
+    pub rows: Steps,
+    /// Stage 2: dw and db; none if they are not asked for.
+    pub columns: Option<Launch>,
+    /// Storage types.
+    pub storage: Storage,
     /// Groups that share a lock: rows of the partial sums.
     pub groups: u32,
-    /// Packs in a row of the partial sums.
-    pub packs: usize,
+    /// Groups that stage 1 writes.
+    pub used_groups: u32,
+    /// Chunks of a row.
+    pub chunks: NonZeroUsize,
+    /// Packs in a chunk of a row of the partial sums.
+    pub packs: NonZeroUsize,
+    /// Bytes of [`kernels::args::BackwardArgs::parts`].
+    pub parts: usize,
 }
 
 impl Backward {
-    /// f32 elements of the partial sums.
+    /// Bytes of the partial sums.
     pub fn sums(&self) -> usize {
-        self.groups as usize * 2 * self.packs * self.rows.instance.dtype.lanes()
+        let lanes = self.storage.x.lanes() * self.storage.x.real().size();
+        match self.columns {
+            Some(_) => self.groups as usize * self.chunks.get() * 2 * self.packs.get() * lanes,
+            None => 0,
+        }
     }
 
     /// Words of locks and first-use flags.
     pub fn locks(&self) -> usize {
-        2 * self.groups as usize
-    }
-
-    /// Groups that stage 1 writes.
-    pub fn used_groups(&self) -> u32 {
-        self.groups.min(self.rows.grid)
+        2 * self.groups as usize * self.chunks.get()
     }
 }
 
 /// Whether rows of `columns` elements that start at `pointers` and every `strides` elements after
-/// them are whole packs on 16-byte boundaries.
+/// them are whole packs on 16-byte boundaries. Null pointers are.
 pub fn aligned(pointers: &[usize], strides: &[usize], columns: usize, dtype: DataType) -> bool {
     pointers.iter().all(|pointer| pointer.is_multiple_of(16))
         && strides.iter().all(|stride| stride.is_multiple_of(dtype.lanes()))
         && columns.is_multiple_of(dtype.lanes())
 }
 
-/// The threads that own a row, and packs of each: a function of the kernel, N and type alone, never
-/// of the device or of M, so that a row's results have the same bits everywhere and in any batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Team {
-    threads: u32,
-    packs: usize,
+/// The longest row that a block holds; longer ones are split. A function of the type alone, so that
+/// a row's results never depend on the device.
+pub fn longest_held(dtype: DataType) -> usize {
+    let most = packs(dtype).last().copied().unwrap_or(1);
+    most * TEAM_THREADS * dtype.lanes()
 }
-
-impl Team {
-    /// GB/s by packs per thread, f16, M = 4096, H200, each at its best grid:
-    ///
-    /// | N    | packs | forward, 1 | forward, 4 | backward, 1 | backward, 4 |
-    /// |------|-------|------------|------------|-------------|-------------|
-    /// | 1024 | 128   | 1413       | 1579       | 1254        | 1163        |
-    /// | 2048 | 256   | 1872       | 2275       | 1890        | 1771        |
-    /// | 4096 | 512   | 2131       | 2857       | 2555        | 2320        |
-    ///
-    /// Forward gains from small teams, whose collectives are short; backward holds dw and db in
-    /// registers, and wants them spread. Past 1024 packs those registers bound the team to 256
-    /// threads.
-    fn new(kernel: Kernel, columns: usize, dtype: DataType) -> Self {
-        let packs = columns.div_ceil(dtype.lanes());
-        let one_each = if kernel == Kernel::Forward { 64 } else { 512 };
-        let per_thread = match packs {
-            _ if packs <= one_each => 1,
-            0..=1024 => 4,
-            1025..=2048 => 8,
-            _ => 16,
-        };
-        let threads = packs.div_ceil(per_thread).next_multiple_of(32) as u32;
-        Team { threads, packs: per_thread }
-    }
-}
-
-/// Rows of a tile of the ring's kernels, for V packs per thread.
-///
-/// Several rows share a collective, since its latency and not the loads bounds a short row; a tile
-/// of long rows must fit in shared memory.
-const fn ring_rows(packs: usize) -> usize {
-    match packs {
-        1 => 4,
-        4 => 2,
-        _ => 1,
-    }
-}
-
-/// Most tiles that a ring holds: a third one was the last that gained (trial kernels, H200).
-const MAX_DEPTH: u32 = 3;
 
 /// The largest grid that CUDA takes.
 const MAX_GRID: usize = (1 << 31) - 1;
@@ -245,9 +173,12 @@ const fn seed_groups(columns: usize) -> u32 {
     }
 }
 
+/// Most chunks of a row, so that no grid is too large: a block of stage 2 takes 1/128 of one.
+const MAX_CHUNKS: usize = MAX_GRID / 128;
+
 fn check(work: Work, options: Options) -> Result<()> {
-    if work.columns == 0 || work.columns > MAX_COLUMNS {
-        return Err(Error::Columns { found: work.columns, most: MAX_COLUMNS });
+    if chunks(work.columns, work.storage.x).get() > MAX_CHUNKS {
+        return Err(Error::TooLarge { found: vec![work.rows, work.columns] });
     }
     match options {
         Options { blocks: Some(0), .. } => Err(Error::ZeroOption { option: "blocks" }),
@@ -260,119 +191,135 @@ fn check(work: Work, options: Options) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::Columns`] for a row that the kernels do not take, [`Error::ZeroOption`].
-pub fn forward(device: DeviceInfo, work: Work, options: Options) -> Result<Launch> {
+/// [`Error::ZeroOption`], [`Error::TooLarge`] for rows of more than 10^10 columns.
+pub fn forward(device: DeviceInfo, work: Work, options: Options) -> Result<Forward> {
     check(work, options)?;
-    Ok(over_rows(device, work, options, Kernel::Forward))
+    let Work { rows, columns, storage, .. } = work;
+    let chunks = chunks(columns, storage.x);
+    if rows == 0 || columns == 0 {
+        return Ok(Forward { steps: Steps::default(), chunks, parts: 0 });
+    }
+    if columns <= longest_held(storage.x) {
+        let launch = over_rows(device, work, options, Kernel::Forward);
+        return Ok(Forward { steps: Steps::new([launch]), chunks, parts: 0 });
+    }
+    let pieces = rows.saturating_mul(chunks.get());
+    let steps = [
+        (Kernel::LongSums, pieces),
+        (Kernel::LongMean, rows),
+        (Kernel::LongSpread, pieces),
+        (Kernel::LongStats, rows),
+        (Kernel::LongNormalise, pieces),
+    ];
+    let steps = Steps::new(steps.map(|(kernel, blocks)| long(kernel, storage, blocks)));
+    Ok(Forward { steps, chunks, parts: 2 * pieces * part_bytes(storage) })
 }
 
 /// Plans backward.
 ///
 /// # Errors
 ///
-/// As [`forward`].
-pub fn backward(device: DeviceInfo, work: Work, options: Options) -> Result<Backward> {
+/// As [`forward`], and [`Error::Groups`].
+pub fn backward(device: DeviceInfo, work: Work, options: Options, want: Want) -> Result<Backward> {
     check(work, options)?;
-    let rows = over_rows(device, work, options, Kernel::BackwardRows);
-    let groups = options.groups.unwrap_or(match options.mode {
-        Mode::Persistent => rows.grid.max(1),
-        Mode::Seed => seed_groups(work.columns),
-    });
-    let packs = rows.instance.packs * rows.block as usize;
-    let quads = 2 * packs * work.dtype.lanes() / 4;
-    let columns = Launch {
-        instance: Instance::columns(work.dtype),
-        grid: quads.div_ceil(QUADS_PER_BLOCK) as u32,
-        block: COLUMN_THREADS as u32,
+    let Work { rows, columns, storage, .. } = work;
+    let chunks = chunks(columns, storage.x);
+    let split = columns > longest_held(storage.x);
+    let none = Launch {
+        instance: Instance::only(Kernel::BackwardColumns, storage),
+        grid: 0,
+        block: LONG_THREADS as u32,
         shared_memory: 0,
         depth: 0,
     };
-    Ok(Backward { rows, columns, groups, packs })
-}
-
-/// The launch of a kernel that goes over rows.
-fn over_rows(device: DeviceInfo, work: Work, options: Options, kernel: Kernel) -> Launch {
-    let team = Team::new(kernel, work.columns, work.dtype);
-    let ring = ring(device, work, options, kernel, team);
-    let (feed, rows, depth, shared_memory, per_multiprocessor) = match ring {
-        Some(Ring { rows, depth, shared_memory, blocks }) => {
-            (Feed::Ring, rows, depth, shared_memory, blocks)
-        }
-        None => {
-            // The CPU takes a GPU's tiles, to sum dw and db in its order.
-            let several = options.tile == Tile::Several && device.direct_tiles && work.aligned;
-            let rows = if several { ring_rows(team.packs) } else { 1 };
-            let feed = if work.aligned { Feed::Direct } else { Feed::Any };
-            (feed, rows, 0, 0, resident_blocks(kernel, team))
-        }
+    let nothing = rows == 0 || columns == 0 || want == Want { dx: false, dw: false, db: false };
+    // The blocks that go over the rows, for each chunk, and the packs that such a block holds.
+    let (steps, blocks, packs, parts) = if nothing {
+        // Stage 2 still writes dw and db, as zeros.
+        let whole = columns.div_ceil(storage.x.lanes());
+        (Steps::default(), 0, if split { CHUNK_PACKS * LONG_THREADS } else { whole.max(1) }, 0)
+    } else if split {
+        let blocks = match options.mode {
+            Mode::Seed => rows,
+            Mode::Persistent => rows.min(match options.blocks {
+                Some(blocks) => blocks as usize,
+                None => (device.multiprocessors as usize / chunks).max(1),
+            }),
+        };
+        let blocks = blocks.min(MAX_GRID / chunks).max(1);
+        let apply = long(Kernel::LongApply, storage, blocks * chunks.get());
+        let dots = long(Kernel::LongDots, storage, rows.saturating_mul(chunks.get()));
+        let means = long(Kernel::LongMeans, storage, rows);
+        let steps = if want.dx { Steps::new([dots, means, apply]) } else { Steps::new([apply]) };
+        let parts = if want.dx { rows * (chunks.get() + 1) * part_bytes(storage) } else { 0 };
+        (steps, blocks as u32, CHUNK_PACKS * LONG_THREADS, parts)
+    } else {
+        let launch = over_rows(device, work, options, Kernel::BackwardRows);
+        let packs = launch.instance.packs * launch.block as usize;
+        (Steps::new([launch]), launch.grid, packs, 0)
     };
-    let tiles = work.rows.div_ceil(rows).min(MAX_GRID) as u32;
-    let grid = match options.mode {
-        Mode::Seed => tiles,
-        Mode::Persistent => {
-            tiles.min(options.blocks.unwrap_or(device.multiprocessors * per_multiprocessor))
-        }
+    let summed = columns > 0 && (want.dw || want.db);
+    let groups = if summed { groups(columns, options, blocks)? } else { 1 };
+    let quads = 2 * packs * storage.x.lanes() / storage.x.real().lanes();
+    let columns = Launch {
+        grid: (quads.div_ceil(QUADS_PER_BLOCK) * chunks.get()) as u32,
+        block: COLUMN_THREADS as u32,
+        ..none
     };
-    let instance = Instance { kernel, dtype: work.dtype, packs: team.packs, rows, feed };
-    Launch { instance, grid, block: team.threads, shared_memory, depth }
-}
-
-/// Blocks per multiprocessor: about 512 threads. Past that, forward gains nothing (N = 2048: 2072,
-/// 2275 and 1907 GB/s at 4, 8 and 16 blocks), and backward loses, since each block's dw and db are
-/// written and read once more (N = 1024: 1254 and 1174 GB/s at 2 and 4; N = 8192: 2940 and 2626 at
-/// 1 and 2; f16, M = 4096, H200).
-fn resident_blocks(kernel: Kernel, team: Team) -> u32 {
-    match kernel {
-        Kernel::Forward => (512 / team.threads).clamp(2, 8),
-        _ if team.packs > 1 => 1,
-        _ => (512 / team.threads).clamp(1, 2),
-    }
-}
-
-struct Ring {
-    rows: usize,
-    depth: u32,
-    shared_memory: u32,
-    blocks: u32,
-}
-
-/// The ring for this work, if it is to have one.
-fn ring(
-    device: DeviceInfo,
-    work: Work,
-    options: Options,
-    kernel: Kernel,
-    team: Team,
-) -> Option<Ring> {
-    // What a block takes beside its dynamic shared memory: the collectives' scratch, and what CUDA
-    // reserves.
-    const STATIC: u32 = 1024 + 1024;
-
-    let rows = ring_rows(team.packs);
-    // Fewer tiles than multiprocessors would leave some idle that single rows keep busy.
-    let few = work.rows < rows * device.multiprocessors as usize;
-    let single = match options.tile {
-        Tile::Auto => options.mode == Mode::Seed || few,
-        Tile::One => true,
-        Tile::Several => false,
-    };
-    if !device.ring || !work.aligned || single {
-        return None;
-    }
-    let row = (work.columns / work.dtype.lanes() * 16) as u32;
-    let layout = match kernel {
-        Kernel::Forward => RingLayout::new(1, 2, false, rows, row),
-        _ => RingLayout::new(2, 1, true, rows, row),
-    };
-    let most = resident_blocks(kernel, team);
-    (1..=most).rev().find_map(|blocks| {
-        let share = (device.multiprocessor_shared_memory / blocks)
-            .saturating_sub(STATIC)
-            .min(device.block_shared_memory.saturating_sub(1024));
-        let depth = (share.saturating_sub(layout.slots) / layout.slot_bytes).min(MAX_DEPTH);
-        let shared_memory = layout.slots + depth * layout.slot_bytes;
-        (depth >= 2).then_some(Ring { rows, depth, shared_memory, blocks })
+    Ok(Backward {
+        rows: steps,
+        columns: summed.then_some(columns),
+        storage,
+        groups,
+        used_groups: groups.min(blocks),
+        chunks,
+        packs: NonZeroUsize::new(packs).unwrap_or(NonZeroUsize::MIN),
+        parts,
     })
+}
+
+/// Groups for so many blocks.
+fn groups(columns: usize, options: Options, blocks: u32) -> Result<u32> {
+    let own = blocks.max(1);
+    match (options.reduction, options.groups) {
+        (Reduction::Deterministic, Some(groups)) if groups < own => {
+            Err(Error::Groups { found: groups, wanted: own })
+        }
+        (_, Some(groups)) => Ok(groups),
+        (Reduction::Deterministic, None) => Ok(own),
+        (Reduction::Auto, None) if options.mode == Mode::Persistent => Ok(own),
+        (Reduction::GroupLocks, None) if options.mode == Mode::Persistent => {
+            Ok(seed_groups(columns).min(own.div_ceil(2)))
+        }
+        _ => Ok(seed_groups(columns)),
+    }
+}
+
+/// Columns of a chunk of a split row: what its block holds.
+const fn chunk_columns(dtype: DataType) -> usize {
+    CHUNK_PACKS * LONG_THREADS * dtype.lanes()
+}
+
+fn chunks(columns: usize, dtype: DataType) -> NonZeroUsize {
+    let split = columns > longest_held(dtype);
+    let chunks = if split { columns.div_ceil(chunk_columns(dtype)) } else { 1 };
+    NonZeroUsize::new(chunks).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Bytes of the four numbers that a chunk leaves for the next step.
+fn part_bytes(storage: Storage) -> usize {
+    4 * storage.x.real().size()
+}
+
+/// A launch of a kernel of split rows.
+fn long(kernel: Kernel, storage: Storage, blocks: usize) -> Launch {
+    Launch {
+        instance: Instance::only(kernel, storage),
+        grid: blocks.min(MAX_GRID) as u32,
+        block: LONG_THREADS as u32,
+        shared_memory: 0,
+        depth: 0,
+    }
 }
 
 #[cfg(test)]

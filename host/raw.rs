@@ -4,8 +4,9 @@
 //! current context, plan with [`crate::plan`], fill the arguments' structs, launch. A launch does
 //! not allocate, copy or wait.
 //!
-//! Backward needs scratch memory of [`crate::plan::Backward::sums`] f32 (16-byte aligned) and
-//! [`crate::plan::Backward::locks`] words. The words must be 0 before the first launch; stage 2 leaves
+//! Rows that are split into chunks need scratch memory of [`crate::plan::Forward::parts`] and
+//! [`crate::plan::Backward::parts`] bytes (16-byte aligned). Backward needs
+//! [`crate::plan::Backward::sums`] bytes (likewise) and [`crate::plan::Backward::locks`] words. The words must be 0 before the first launch; stage 2 leaves
 //! them at 0, so a pair of launches leaves them ready for the next, also in a replayed CUDA graph.
 //! Where a stage 1 was launched without its stage 2, clear them. Launches that run at the same
 //! time need scratch of their own.
@@ -19,11 +20,10 @@ use cust::sys::{
     self, CUdevice_attribute_enum as Attribute, CUfunction, CUfunction_attribute_enum, CUmodule,
     CUstream,
 };
-use kernels::Element;
 use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
 
 use crate::driver::{self, CUlaunchAttribute, CUlaunchConfig, check, cuLaunchKernelEx};
-use crate::plan::{DeviceInfo, Feed, Instance, Kernel, Launch, instances};
+use crate::plan::{Backward, DeviceInfo, Feed, Forward, Instance, Kernel, Launch, instances};
 use crate::ptx::{self, Ptx};
 use crate::{Error, Result};
 
@@ -68,7 +68,7 @@ impl Kernels {
         let ring = ptx.target >= ptx::RING_TARGET;
         let (prelude, entries) = ptx.entries();
         let named: HashMap<String, Instance> =
-            instances(ring).map(|instance| (instance.to_string(), instance)).collect();
+            instances(ring).into_iter().map(|instance| (instance.to_string(), instance)).collect();
         let functions = entries.filter_map(|(name, text)| {
             let lazy = Lazy { text: text.to_owned(), loaded: OnceLock::new() };
             Some((*named.get(name)?, lazy))
@@ -125,30 +125,35 @@ impl Kernels {
         Ok(*function)
     }
 
-    /// Launches forward on `stream`.
+    /// Launches forward on `stream`. `chunks` and `depth` of the arguments need not be set.
     ///
     /// # Safety
     ///
     /// - The context of [`Kernels::load`] is current; `stream` is one of its streams.
-    /// - `launch` was planned for these kernels, and for the work of `args`.
+    /// - `plan` was made for these kernels, and for the work of `args`.
     /// - The promises of [`kernels::forward::rows`], from the launch until the stream has run it.
     ///
     /// # Errors
     ///
     /// A driver error.
-    pub unsafe fn forward<E: Element>(
+    pub unsafe fn forward(
         &self,
-        launch: &Launch,
-        args: &ForwardArgs<E>,
+        plan: &Forward,
+        args: &ForwardArgs,
         stream: CUstream,
     ) -> Result<()> {
         let mut args = *args;
-        args.extent.depth = launch.depth;
-        // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream, false) }
+        args.extent.chunks = plan.chunks;
+        for launch in plan.steps.iter() {
+            args.extent.depth = launch.depth;
+            // SAFETY: the caller's promises.
+            unsafe { self.launch(launch, &raw mut args, stream, false)? };
+        }
+        Ok(())
     }
 
-    /// Launches stage 1 of backward on `stream`.
+    /// Launches stage 1 of backward on `stream`. `chunks` and `depth` of the arguments need not be
+    /// set.
     ///
     /// # Safety
     ///
@@ -157,16 +162,20 @@ impl Kernels {
     /// # Errors
     ///
     /// A driver error.
-    pub unsafe fn backward_rows<E: Element>(
+    pub unsafe fn backward_rows(
         &self,
-        launch: &Launch,
-        args: &BackwardArgs<E>,
+        plan: &Backward,
+        args: &BackwardArgs,
         stream: CUstream,
     ) -> Result<()> {
         let mut args = *args;
-        args.extent.depth = launch.depth;
-        // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream, false) }
+        args.extent.chunks = plan.chunks;
+        for launch in plan.rows.iter() {
+            args.extent.depth = launch.depth;
+            // SAFETY: the caller's promises.
+            unsafe { self.launch(launch, &raw mut args, stream, false)? };
+        }
+        Ok(())
     }
 
     /// Launches stage 2 of backward on `stream`. With the kernels for sm_90 it may start before
@@ -179,15 +188,19 @@ impl Kernels {
     /// # Errors
     ///
     /// A driver error.
-    pub unsafe fn backward_columns<E: Element>(
+    pub unsafe fn backward_columns(
         &self,
-        launch: &Launch,
-        args: &ColumnsArgs<E>,
+        plan: &Backward,
+        args: &ColumnsArgs,
         stream: CUstream,
     ) -> Result<()> {
         let mut args = *args;
-        // SAFETY: the caller's promises.
-        unsafe { self.launch(launch, &raw mut args, stream, self.info.ring) }
+        match &plan.columns {
+            // SAFETY: the caller's promises. Where stage 1 launched nothing there is nothing of it
+            // to wait for.
+            Some(launch) => unsafe { self.launch(launch, &raw mut args, stream, self.info.ring) },
+            None => Ok(()),
+        }
     }
 
     /// # Safety
@@ -202,9 +215,6 @@ impl Kernels {
         overlap: bool,
     ) -> Result<()> {
         let Launch { instance, grid, block, shared_memory, .. } = *launch;
-        if grid == 0 {
-            return Ok(());
-        }
         let function = self.function(instance)?;
         let mut parameters = [args.cast::<c_void>()];
         let mut attribute = CUlaunchAttribute::programmatic_stream_serialization();

@@ -1,7 +1,8 @@
-//! What backward needs between its two stages: partial sums, locks and flags.
+//! What the launches of one call leave for each other: partial sums, locks and flags.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 
+use kernels::Pack;
 use kernels::args::Partials;
 
 use crate::device::buffer::Buffer;
@@ -11,7 +12,8 @@ use crate::{Device, Result};
 /// Scratch memory, kept from call to call and grown when a larger shape comes.
 pub(crate) struct Scratch {
     device: Device,
-    sums: Option<Buffer<[f32; 4]>>,
+    sums: Option<Buffer<Pack>>,
+    parts: Option<Buffer<Pack>>,
     locks: Option<Buffer<u32>>,
     /// Whether every lock and flag will be 0 when the stream gets to the next launch.
     clean: bool,
@@ -19,22 +21,19 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(device: &Device) -> Self {
-        Scratch { device: device.clone(), sums: None, locks: None, clean: true }
+        Scratch { device: device.clone(), sums: None, parts: None, locks: None, clean: true }
+    }
+
+    /// Memory of so many bytes for the launches over split rows.
+    pub(crate) fn parts(&mut self, bytes: usize) -> Result<*mut Pack> {
+        Ok(at_least(&mut self.parts, bytes, &self.device)?.as_mut_ptr())
     }
 
     /// The memory for a launch of `plan`, with locks and flags at 0.
     ///
     /// Stage 2 leaves them at 0. Where it was not launched after a stage 1, they are cleared here.
-    pub(crate) fn take(&mut self, plan: &Backward) -> Result<Partials> {
-        let quads = plan.sums() / 4;
-        let sums = match &mut self.sums {
-            Some(sums) if sums.len() >= quads => sums,
-            // The smaller one is freed first, so that the device need not hold both.
-            sums => {
-                *sums = None;
-                sums.insert(Buffer::new(&self.device, quads)?)
-            }
-        };
+    pub(crate) fn partials(&mut self, plan: &Backward) -> Result<Partials> {
+        let sums = at_least(&mut self.sums, plan.sums(), &self.device)?;
         let locks = match &mut self.locks {
             Some(locks) if locks.len() >= plan.locks() => locks,
             locks => {
@@ -50,7 +49,7 @@ impl Scratch {
             sums: sums.as_mut_ptr().cast(),
             locks: locks.as_mut_ptr(),
             groups: NonZeroU32::new(plan.groups).unwrap_or(NonZeroU32::MIN),
-            packs: NonZeroUsize::new(plan.packs).unwrap_or(NonZeroUsize::MIN),
+            packs: plan.packs,
         })
     }
 
@@ -64,4 +63,19 @@ impl Scratch {
     pub(crate) fn launched(&mut self) {
         self.clean = true;
     }
+}
+
+/// Memory of at least so many bytes.
+fn at_least<'a>(
+    memory: &'a mut Option<Buffer<Pack>>,
+    bytes: usize,
+    device: &Device,
+) -> Result<&'a mut Buffer<Pack>> {
+    let packs = bytes.div_ceil(size_of::<Pack>());
+    // A smaller one is freed first, so that the device need not hold both.
+    let enough = match memory.take().filter(|memory| memory.len() >= packs) {
+        Some(memory) => memory,
+        None => Buffer::new(device, packs)?,
+    };
+    Ok(memory.insert(enough))
 }

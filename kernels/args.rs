@@ -1,71 +1,101 @@
 //! What a launch passes to a kernel: one `repr(C)` struct, the same on host and device.
+//!
+//! Pointers are untyped: the types are those of the instance that is launched.
 
+use core::ffi::c_void;
 use core::num::{NonZeroU32, NonZeroUsize};
 
-use crate::element::Element;
-
-/// A row-major matrix that a kernel reads.
+/// A row-major matrix that a kernel reads; null where it is optional and absent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<E> {
+pub struct Rows {
     /// First element.
-    pub ptr: *const E,
+    pub ptr: *const c_void,
+    /// Elements from the start of one row to the start of the next; 0 if all rows are one.
+    pub stride: usize,
+}
+
+/// A row-major matrix that a kernel writes; null where it is optional and absent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RowsMut {
+    /// First element.
+    pub ptr: *mut c_void,
     /// Elements from the start of one row to the start of the next.
     pub stride: usize,
 }
 
-/// A row-major matrix that a kernel writes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct RowsMut<E> {
-    /// First element.
-    pub ptr: *mut E,
-    /// Elements from the start of one row to the start of the next.
-    pub stride: usize,
+/// Elements before row `row`: 64-bit arithmetic.
+#[inline(always)]
+const fn offset(row: usize, stride: usize) -> usize {
+    row * stride
 }
 
-impl<E> Rows<E> {
-    /// Start of row `row`; the offset is 64-bit arithmetic.
+impl Rows {
+    /// No matrix.
+    pub const NONE: Rows = Rows { ptr: core::ptr::null(), stride: 0 };
+
+    /// Start of row `row`.
     ///
     /// # Safety
     ///
-    /// `row` must be a row of the matrix.
+    /// `row` must be a row of the matrix, which is of E.
     #[inline(always)]
-    pub unsafe fn row(&self, row: usize) -> *const E {
+    pub unsafe fn row<E>(&self, row: usize) -> *const E {
         // SAFETY: the caller's promise.
-        unsafe { self.ptr.add(row * self.stride) }
+        unsafe { self.ptr.cast::<E>().add(offset(row, self.stride)) }
     }
 }
 
-impl<E> RowsMut<E> {
-    /// Start of row `row`; the offset is 64-bit arithmetic.
+impl RowsMut {
+    /// No matrix.
+    pub const NONE: RowsMut = RowsMut { ptr: core::ptr::null_mut(), stride: 0 };
+
+    /// Start of row `row`.
     ///
     /// # Safety
     ///
-    /// `row` must be a row of the matrix.
+    /// `row` must be a row of the matrix, which is of E.
     #[inline(always)]
-    pub unsafe fn row(&self, row: usize) -> *mut E {
+    pub unsafe fn row<E>(&self, row: usize) -> *mut E {
         // SAFETY: the caller's promise.
-        unsafe { self.ptr.add(row * self.stride) }
+        unsafe { self.ptr.cast::<E>().add(offset(row, self.stride)) }
     }
 }
 
-/// The statistics of one row, saved by forward for backward: 16 bytes, so one load.
+/// The statistics of one row, saved by forward for backward: 16 bytes of f32 or 32 of f64.
 ///
-/// The mean is a pair: `mean + mean_lo` is the row's mean to about twice f32's precision, and
+/// The mean is a pair: `mean + mean_lo` is the row's mean to about twice the precision of `T`, and
 /// x_hat = (x - mean - mean_lo) * rstd has no error from the mean even where the row's spread is
 /// a millionth of it.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RowStats {
-    /// The f32 nearest to the row's mean.
-    pub mean: f32,
+pub struct RowStats<T> {
+    /// The number nearest to the row's mean; 0 in RMSNorm.
+    pub mean: T,
     /// What `mean` leaves out.
-    pub mean_lo: f32,
+    pub mean_lo: T,
     /// 1 / sqrt(var + eps).
-    pub rstd: f32,
+    pub rstd: T,
     /// Zero; keeps the size a power of two.
-    pub pad: f32,
+    pub pad: T,
+}
+
+/// A number in both precisions: a kernel reads the one that it calculates in where it needs it,
+/// where a conversion would occupy a register for the whole launch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Scalar {
+    /// For f64.
+    pub double: f64,
+    /// For f32: the nearest to it.
+    pub single: f32,
+}
+
+impl From<f64> for Scalar {
+    fn from(double: f64) -> Self {
+        Scalar { double, single: double as f32 }
+    }
 }
 
 /// Sizes shared by the kernels that go over rows.
@@ -75,97 +105,158 @@ pub struct Extent {
     /// Rows M.
     pub rows: usize,
     /// Columns N.
-    pub columns: u32,
-    /// 1 / N, rounded to f32.
-    pub inverse: f32,
+    pub columns: usize,
+    /// N as a number.
+    pub n: Scalar,
+    /// 1 / N.
+    pub inverse: Scalar,
+    /// Chunks into which a row is split: 1 for the kernels that hold a whole row.
+    pub chunks: NonZeroUsize,
     /// Tiles that the ring holds, at least 2 (only for kernels that read through one).
     pub depth: u32,
 }
 
 impl Extent {
-    /// M rows of N >= 1 columns.
-    pub fn new(rows: usize, columns: u32) -> Self {
-        Extent { rows, columns, inverse: 1.0 / columns as f32, depth: 0 }
+    /// M rows of N >= 1 columns, each in one piece.
+    pub fn new(rows: usize, columns: usize) -> Self {
+        let n = columns as f64;
+        let (n, inverse) = (n.into(), (1.0 / n).into());
+        Extent { rows, columns, n, inverse, chunks: NonZeroUsize::MIN, depth: 0 }
     }
 }
 
-/// Arguments of the forward kernel.
+/// Arguments of the kernels of forward.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ForwardArgs<E> {
+pub struct ForwardArgs {
     /// Sizes.
     pub extent: Extent,
     /// Added to the variance inside the root.
-    pub eps: f32,
+    pub eps: Scalar,
+    /// Added to w; 1 where w is absent, since an absent w is read as 0.
+    pub weight_offset: Scalar,
+    /// Whether the mean is taken to be 0: RMSNorm.
+    pub rms: bool,
     /// Input (M, N).
-    pub x: Rows<E>,
-    /// Weight (N).
-    pub w: *const E,
-    /// Bias (N).
-    pub b: *const E,
+    pub x: Rows,
+    /// Added to x before anything else (M, N); optional.
+    pub residual: Rows,
+    /// Weight (N); optional.
+    pub w: *const c_void,
+    /// Bias (N); optional.
+    pub b: *const c_void,
+    /// Output (M, N): x + residual, which is what is normalised; present if `residual` is.
+    pub sum: RowsMut,
     /// Output (M, N).
-    pub y: RowsMut<E>,
-    /// Output (M).
-    pub stats: *mut RowStats,
+    pub y: RowsMut,
+    /// Output: [`RowStats`] (M).
+    pub stats: *mut c_void,
+    /// Scratch of the kernels that split rows: (2, M, chunks, 4) numbers, 16-byte aligned.
+    pub parts: *mut c_void,
 }
 
 /// The (groups, N) partial sums of dw and db, and the groups' locks.
 ///
-/// A group's row holds its dw, then its db, each in the order in which a block's threads hold them,
-/// so that every access is one of 16 bytes beside its neighbours': lanes 0 to 3 of every pack, then
-/// (16-bit types) lanes 4 to 7 of every pack.
+/// A group's row holds, for each chunk, its dw, then its db, each in the order in which a block's
+/// threads hold them, so that every access is one of 16 bytes beside its neighbours': the first 16
+/// bytes of sums of every pack, then (16-bit types) the other 16 of every pack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Partials {
-    /// (groups, 2, packs, lanes) f32, 16-byte aligned; need not be initialised.
-    pub sums: *mut f32,
-    /// Two words a group: `groups` locks, then `groups` first-use flags. All zero before stage 1;
+    /// (groups, chunks, 2, packs, lanes) numbers, 16-byte aligned; need not be initialised. Null if
+    /// neither dw nor db is asked for.
+    pub sums: *mut c_void,
+    /// Two words a group and chunk: all locks, then all first-use flags. All zero before stage 1;
     /// stage 2 leaves them zero.
     pub locks: *mut u32,
     /// Groups.
     pub groups: NonZeroU32,
-    /// Packs in a row of sums: those of N, rounded up to what the block's threads hold.
+    /// Packs in a chunk of a row of sums: those of its columns, rounded up to what the block's
+    /// threads hold.
     pub packs: NonZeroUsize,
+}
+
+impl Partials {
+    /// None: neither dw nor db is asked for.
+    pub const NONE: Partials = Partials {
+        sums: core::ptr::null_mut(),
+        locks: core::ptr::null_mut(),
+        groups: NonZeroU32::MIN,
+        packs: NonZeroUsize::MIN,
+    };
 }
 
 /// Arguments of stage 1 of backward.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct BackwardArgs<E> {
+pub struct BackwardArgs {
     /// Sizes.
     pub extent: Extent,
-    /// Input of forward (M, N).
-    pub x: Rows<E>,
+    /// As in forward.
+    pub weight_offset: Scalar,
+    /// As in forward.
+    pub rms: bool,
+    /// Whether the gradient of w is asked for.
+    pub want_dw: bool,
+    /// Whether the gradient of b is asked for.
+    pub want_db: bool,
+    /// What forward normalised (M, N).
+    pub x: Rows,
     /// Gradient of the output (M, N).
-    pub dy: Rows<E>,
-    /// Weight (N).
-    pub w: *const E,
-    /// Saved by forward (M).
-    pub stats: *const RowStats,
-    /// Gradient of the input (M, N), written.
-    pub dx: RowsMut<E>,
+    pub dy: Rows,
+    /// Weight (N); optional.
+    pub w: *const c_void,
+    /// Saved by forward: [`RowStats`] (M).
+    pub stats: *const c_void,
+    /// Added to dx, each optional (M, N): the gradient of forward's `sum`, and what dx held before.
+    pub add: [Rows; 2],
+    /// Gradient of the input (M, N); absent if it is not asked for.
+    pub dx: RowsMut,
     /// Where dw and db are gathered.
     pub partials: Partials,
+    /// Scratch of the kernels that split rows: (M, chunks + 1, 4) numbers, 16-byte aligned.
+    pub parts: *mut c_void,
 }
 
 /// Arguments of stage 2 of backward.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ColumnsArgs<E> {
+pub struct ColumnsArgs {
     /// Columns N.
-    pub columns: u32,
-    /// Groups that stage 1 has written: no more than it had blocks.
+    pub columns: usize,
+    /// Chunks of a row.
+    pub chunks: usize,
+    /// Elements of x in a pack.
+    pub lanes: usize,
+    /// Groups that stage 1 has written: no more than it had blocks for a chunk.
     pub used_groups: u32,
+    /// Whether dw is added to what is there; else written over it.
+    pub add_dw: bool,
+    /// The same of db.
+    pub add_db: bool,
     /// Left by stage 1.
     pub partials: Partials,
-    /// Gradient of the weight (N), written.
-    pub dw: *mut E,
-    /// Gradient of the bias (N), written.
-    pub db: *mut E,
+    /// Gradient of the weight (N); absent if it is not asked for.
+    pub dw: *mut c_void,
+    /// Gradient of the bias (N); absent if it is not asked for.
+    pub db: *mut c_void,
 }
 
-/// Lanes of `E` that lie in pack `pack` of a row of `columns`: 0, some, or all of them.
-#[inline(always)]
-pub fn valid_lanes<E: Element>(columns: u32, pack: usize) -> usize {
-    (columns as usize).saturating_sub(pack * E::LANES).min(E::LANES)
+#[cfg(test)]
+mod tests {
+    use super::offset;
+
+    #[test]
+    fn offsets_are_64_bit() {
+        let cases: [(usize, usize, u64); 5] = [
+            ((1 << 31) - 1, 1, 2_147_483_647),
+            (1 << 20, 1 << 11, 2_147_483_648),
+            ((1 << 32) + 1, 1, 4_294_967_297),
+            (1_048_640, 4096, 4_295_229_440),
+            (3, (1 << 33) + 8, 25_769_803_800),
+        ];
+        for (row, stride, right) in cases {
+            assert_eq!(offset(row, stride) as u64, right, "{row} * {stride}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Backward, stage 1: dx, and this block's share of dw and db.
 //!
 //! ```text
-//! x_hat = (x - mean) * rstd          wdy = w * dy
-//! c1    = sum(x_hat * wdy) / N       c2  = sum(wdy) / N
+//! x_hat = (x - mean) * rstd          wdy = (w + weight_offset) * dy
+//! c1    = sum(x_hat * wdy) / N       c2  = sum(wdy) / N          (RMSNorm: c2 = 0)
 //! dx    = (wdy - (x_hat * c1 + c2)) * rstd
 //! dw    = sum over rows of dy * x_hat         db = sum over rows of dy
 //! ```
@@ -10,7 +10,7 @@
 //! One block:
 //!
 //! ```text
-//! dw = db = 0                                      V packs a thread, f32, in registers
+//! dw = db = 0                                      V packs a thread, in registers
 //! for each tile of R rows of this block:
 //!     phase 1: from x, dy, w: c1, c2 of R rows                               (one collective)
 //!     phase 2: from x, dy, w again: dx; dw += dy * x_hat, db += dy
@@ -22,185 +22,351 @@
 //! 1. Blocks are persistent: a block gathers dw and db over all its rows and takes the lock once,
 //!    where the seed takes it once a row. With a grid of M blocks and the seed's number of groups
 //!    the same body is the seed's algorithm to the letter.
-//! 2. Partial sums are f32 whatever the type of w, and lie in memory in the order in which the
-//!    threads hold them: a pack of 8 lanes as two float4, each beside the neighbour thread's.
+//! 2. Partial sums are f32 (f64 for f64) whatever the type of w, and lie in memory in the order in
+//!    which the threads hold them: a pack of 8 lanes as two float4, each beside the neighbour
+//!    thread's.
 //! 3. x, dy and w are read twice from where the feed has them rather than held: the registers are
 //!    needed for dw and db.
 
-use crate::args::{BackwardArgs, Partials, RowStats, valid_lanes};
-use crate::element::{Element, Lanes, Pack};
-use crate::forward::Normalise;
+use crate::arch::{self, Number};
+use crate::args::{BackwardArgs, RowStats};
+use crate::element::{Element, Lanes, Pack, Params};
+use crate::forward::{Hat, weights};
 use crate::mean::Count;
-use crate::{Block, Feed, arch, feed, lock};
-
-/// A thread's share of dw and db.
-struct Gradient<L, const V: usize> {
-    dw: [L; V],
-    db: [L; V],
-}
+use crate::memory::{self, valid_lanes};
+use crate::real::Real;
+use crate::{Block, Feed, lock};
 
 /// Stage 1 of the backward kernels: V packs per thread and row, R rows per tile.
 ///
 /// # Safety
 ///
-/// - `args.x`, `args.dy` readable and `args.dx` writable over (rows, columns), `w` over columns,
-///   `stats` over rows. What is written overlaps nothing that is read.
-/// - `args.partials.sums` is writable over (groups, 2, packs, lanes), 16-byte aligned, with
-///   `partials.packs` = V * `block.threads()`; `locks` over 2 * groups words, all zero.
+/// - `args.x`, `args.dy`, `args.add` readable and `args.dx` writable over (rows, columns), `w` over
+///   columns, `stats` over rows; each may be null where [`BackwardArgs`] says that it is optional.
+///   They are of E, w of P.
+/// - What is written overlaps nothing else, except that `dx` may be `x`, `dy` or one of `add`
+///   itself: the same pointer and stride.
+/// - `args.partials.sums` is null, or writable over (groups, 1, 2, packs, lanes), 16-byte aligned,
+///   with `partials.packs` = V * `block.threads()`; `locks` over 2 * groups words, all zero.
 ///   Both are used by nothing else during the launch.
-/// - `columns` >= 1 and at most V * `block.threads()` packs; rows as F asks.
+/// - 1 <= `columns`, at most V * `block.threads()` packs; rows and work as F asks, `chunks` = 1.
 /// - Every block of the grid runs this with the same arguments. (They may start in any order: a
 ///   block waits for a lock's holder alone.)
 #[inline(always)]
-pub unsafe fn rows<B: Block, F: Feed<B, E, 2, 1>, E: Element, const V: usize, const R: usize>(
-    block: &mut B,
-    args: &BackwardArgs<E>,
-) {
+pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize>(block: &mut B, args: &BackwardArgs)
+where
+    B: Block,
+    F: Feed<B, E, P, 2, 1>,
+    E: Element,
+    P: Params<E>,
+{
     let extent = args.extent;
-    let count = Count::new(extent);
+    let terms = Terms::<E::Real>::new(args);
     // SAFETY: the caller's promises on x, dy, w and stats.
-    let mut feed =
-        unsafe { F::open(block, extent, R, [args.x, args.dy], [args.w], args.stats.cast()) };
-    let mut gradient =
-        block.state(|_| Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V] });
-
-    // Long rows: a branch per pack keeps ptxas from putting off one pack's sums to the next, and so
-    // running out of registers.
-    let skip = |pack| V >= 8 && valid_lanes::<E>(extent.columns, pack) == 0;
+    let mut feed = unsafe { F::open(block, extent, R, [args.x, args.dy], [args.w], args.stats) };
+    let mut gradient = block.state(|_| Gradient::<E, V>::ZERO);
 
     while let Some(first) = feed.next(block) {
         let live = (extent.rows - first).min(R);
-        let mut hat = [Normalise::new(RowStats::default()); R];
-        for (r, hat) in hat.iter_mut().enumerate() {
+        let mut hat = [Hat::new(RowStats::default()); R];
+        for r in 0..R {
             if r < live {
-                // SAFETY: row r is live, and the feed was opened with notes.
-                *hat = Normalise::new(stats(unsafe { feed.note(r) }));
+                // SAFETY: row r is live, and the feed was opened with statistics.
+                hat[r] = Hat::new(unsafe { feed.stats(r) });
+            }
+        }
+
+        // SAFETY: asked of live rows.
+        let read = |feed: &F, r, pack| unsafe { (feed.pack(0, r, pack), feed.pack(1, r, pack)) };
+        let (whole, columns) = (F::WHOLE_PACKS, extent.columns);
+
+        let threads = block.threads();
+        let sums = block.sum(&mut gradient, |thread, _| {
+            let pack = |v| v * threads + thread;
+            let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
+            let dots = |terms| dots::<E, V, R>(whole, columns, live, pack, read, w, hat, terms);
+            match terms.plain(F::PLAIN_ONLY, whole) {
+                Some(plain) => dots(&plain),
+                None => dots(&terms),
+            }
+        });
+        feed.recycle(block);
+        let c = sums.map(|sums| terms.means(sums));
+        // Read again: three registers a row less to hold over the collective.
+        for r in 0..R {
+            if R > 1 && r < live {
+                // SAFETY: as above.
+                hat[r] = Hat::new(unsafe { feed.stats(r) });
             }
         }
 
         let threads = block.threads();
-        let sums = block.sum(&mut gradient, |thread, _| {
-            let mut sums = [[0.0; 2]; R];
-            for r in 0..R {
-                if r < live {
-                    // Four lanes are enough to hide an add's latency, and leave registers.
-                    let (mut c1, mut c2) = ([0.0; 4], [0.0; 4]);
-                    for v in 0..V {
-                        let pack = v * threads + thread;
-                        if skip(pack) {
-                            continue;
-                        }
-                        // SAFETY: row r is live.
-                        let (x, dy) = unsafe { (feed.pack(0, r, pack), feed.pack(1, r, pack)) };
-                        let (x, dy) = (E::unpack(x), E::unpack(dy));
-                        let w = E::unpack(feed.vector(0, pack));
-                        // Past the row's end dy and w are 0, and so is what is added.
-                        for l in 0..E::LANES {
-                            let x_hat = hat[r].of(x[l]);
-                            let wdy = w[l] * dy[l];
-                            c1[l % 4] = arch::fma(x_hat, wdy, c1[l % 4]);
-                            c2[l % 4] += wdy;
-                        }
-                    }
-                    sums[r] = [c1.tree_sum(), c2.tree_sum()];
-                }
-            }
-            sums
-        });
-        feed.recycle(block);
-        let c = sums.map(|[c1, c2]| [count.mean(c1), count.mean(c2)]);
-
-        let threads = block.threads();
         block.each(&mut gradient, |thread, gradient| {
-            for r in 0..R {
-                if r < live {
-                    let [c1, c2] = c[r];
-                    for v in 0..V {
-                        let pack = v * threads + thread;
-                        if skip(pack) {
-                            continue;
-                        }
-                        // SAFETY: row r is live.
-                        let (x, dy) = unsafe { (feed.pack(0, r, pack), feed.pack(1, r, pack)) };
-                        let (x, dy) = (E::unpack(x), E::unpack(dy));
-                        let w = E::unpack(feed.vector(0, pack));
-                        let mut dx = E::Lanes::ZERO;
-                        for l in 0..E::LANES {
-                            let x_hat = hat[r].of(x[l]);
-                            let wdy = w[l] * dy[l];
-                            gradient.dw[v][l] = arch::fma(dy[l], x_hat, gradient.dw[v][l]);
-                            gradient.db[v][l] += dy[l];
-                            dx[l] = (wdy - arch::fma(x_hat, c1, c2)) * hat[r].rstd;
-                        }
-                        // SAFETY: row first + r is live; each thread stores its own packs.
-                        unsafe {
-                            let row = args.dx.row(first + r);
-                            feed::store::<E>(row, extent, F::WHOLE_PACKS, pack, dx);
-                        }
-                    }
-                }
+            let pack = |v| v * threads + thread;
+            let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
+            let mut rows = |terms| {
+                // SAFETY: rows first + r are live; each thread stores its own packs.
+                unsafe { gradient.rows(whole, args, first, live, pack, read, w, hat, c, terms) };
+            };
+            match terms.plain(F::PLAIN_ONLY, whole) {
+                Some(plain) => rows(&plain),
+                None => rows(&terms),
             }
         });
     }
 
     // Stage 2 may start where there is room, and wait: its launch then costs nothing.
     arch::let_next_start();
-    let Partials { locks, groups, .. } = args.partials;
-    let group = block.index() as u32 % groups;
+    let group = block.index() as u32 % args.partials.groups;
+    // SAFETY: the caller's promises on the partials.
+    unsafe { gradient_to_group::<B, E, V>(block, &mut gradient, args, group as usize) };
+}
+
+/// What the formulae take beside a row's own data.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<T> {
+    count: Count<T>,
+    rms: bool,
+    weight_offset: T,
+    pub(crate) want_dx: bool,
+    /// Whether something is added to dx.
+    adds: bool,
+}
+
+impl<T: Real> Terms<T> {
+    #[inline(always)]
+    pub(crate) fn new(args: &BackwardArgs) -> Self {
+        Terms {
+            count: Count::new(&args.extent),
+            rms: args.rms,
+            weight_offset: T::of(args.weight_offset),
+            want_dx: !args.dx.ptr.is_null(),
+            adds: !(args.add[0].ptr.is_null() && args.add[1].ptr.is_null()),
+        }
+    }
+
+    /// The terms as constants, if nothing out of the ordinary is asked for (which may be `known`): a
+    /// phase is compiled for them once more, without the branches that options take in its inner
+    /// loop. (They had cost 3 to 15 % of the GB/s, f16, M = 4096, H200.) Rows that are not `whole` do
+    /// without.
+    #[inline(always)]
+    fn plain(self, known: bool, whole: bool) -> Option<Self> {
+        let plain = self.want_dx && !self.adds && self.weight_offset == T::ZERO;
+        (known || whole && plain).then_some(Terms {
+            weight_offset: T::ZERO,
+            want_dx: true,
+            adds: false,
+            ..self
+        })
+    }
+
+    /// c1 and c2, from the row's sums.
+    #[inline(always)]
+    pub(crate) fn means(self, [c1, c2]: [T; 2]) -> [T; 2] {
+        [self.count.mean(c1), if self.rms { T::ZERO } else { self.count.mean(c2) }]
+    }
+}
+
+/// Whether pack `pack` is to be skipped: only where there are many packs a thread, or their loads
+/// are many. There a branch per pack keeps ptxas from putting off one pack's sums to the next, and
+/// so running out of registers.
+#[inline(always)]
+fn skip<E: Element, const V: usize>(whole: bool, columns: usize, pack: usize) -> bool {
+    let branch = V >= if whole { 8 } else { 4 };
+    branch && valid_lanes::<E>(columns, pack) == 0
+}
+
+/// A thread's share of the sums of x_hat * wdy and of wdy of R rows, the first `live` of them, from
+/// its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w. A pack of w serves all rows.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "all of a tile")]
+pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
+    whole: bool,
+    columns: usize,
+    live: usize,
+    pack: impl Fn(usize) -> usize,
+    read: impl Fn(usize, usize) -> (Pack, Pack),
+    w: impl Fn(usize) -> E::Lanes,
+    hat: [Hat<E::Real>; R],
+    terms: &Terms<E::Real>,
+) -> [[E::Real; 2]; R] {
+    // A pack of numbers each: enough to hide an add's latency, and registers are left.
+    let mut c = [[<E::Real as Element>::Lanes::ZERO; 2]; R];
+    for v in 0..V {
+        let pack = pack(v);
+        if !terms.want_dx || skip::<E, V>(whole, columns, pack) {
+            continue;
+        }
+        let w = weights::<E>(w(pack), terms.weight_offset);
+        for r in 0..R {
+            if r < live {
+                let (x, dy) = read(r, pack);
+                let (x, dy) = (E::unpack(x), E::unpack(dy));
+                // Past the row's end dy is 0, and so is what is added.
+                for l in 0..E::LANES {
+                    let at = l % E::Real::LANES;
+                    let x_hat = hat[r].of(x[l]);
+                    let wdy = w[l] * dy[l];
+                    c[r][0][at] = x_hat.fma(wdy, c[r][0][at]);
+                    c[r][1][at] += wdy;
+                }
+            }
+        }
+    }
+    c.map(|[c1, c2]| [c1.tree_sum(), c2.tree_sum()])
+}
+
+/// A thread's share of dw and db.
+pub(crate) struct Gradient<E: Element, const V: usize> {
+    dw: [E::Lanes; V],
+    db: [E::Lanes; V],
+}
+
+impl<E: Element, const V: usize> Gradient<E, V> {
+    pub(crate) const ZERO: Self = Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V] };
+
+    /// A thread's part of R rows from row `first` on, the first `live` of them: adds to dw and db,
+    /// and stores dx, for its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w.
+    ///
+    /// # Safety
+    ///
+    /// The rows must exist in `args`, whole and aligned if `whole`, and the packs be this thread's.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "all of a tile")]
+    pub(crate) unsafe fn rows<const R: usize>(
+        &mut self,
+        whole: bool,
+        args: &BackwardArgs,
+        first: usize,
+        live: usize,
+        pack: impl Fn(usize) -> usize,
+        read: impl Fn(usize, usize) -> (Pack, Pack),
+        w: impl Fn(usize) -> E::Lanes,
+        hat: [Hat<E::Real>; R],
+        c: [[E::Real; 2]; R],
+        terms: &Terms<E::Real>,
+    ) {
+        let columns = args.extent.columns;
+        for v in 0..V {
+            let pack = pack(v);
+            if skip::<E, V>(whole, columns, pack) {
+                continue;
+            }
+            let w = weights::<E>(w(pack), terms.weight_offset);
+            for r in 0..R {
+                if r < live {
+                    let (x, dy) = read(r, pack);
+                    let (x, dy) = (E::unpack(x), E::unpack(dy));
+                    let [c1, c2] = c[r];
+                    let mut dx = E::Lanes::ZERO;
+                    for l in 0..E::LANES {
+                        let x_hat = hat[r].of(x[l]);
+                        self.dw[v][l] = dy[l].fma(x_hat, self.dw[v][l]);
+                        self.db[v][l] += dy[l];
+                        dx[l] = (w[l] * dy[l] - x_hat.fma(c1, c2)) * hat[r].rstd;
+                    }
+                    let row = first + r;
+                    if terms.adds {
+                        // SAFETY: the caller's promise.
+                        unsafe { add::<E>(whole, args, row, pack, &mut dx) };
+                    }
+                    if terms.want_dx {
+                        // SAFETY: the caller's promise.
+                        unsafe {
+                            let dx = E::pack(dx);
+                            memory::store(whole, args.dx.row::<E>(row), columns, pack, dx);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds to pack `pack` of row `row` of dx what is to be added.
+///
+/// # Safety
+///
+/// The row must exist in `args`, whole and aligned if `whole`.
+#[inline(always)]
+unsafe fn add<E: Element>(
+    whole: bool,
+    args: &BackwardArgs,
+    row: usize,
+    pack: usize,
+    dx: &mut E::Lanes,
+) {
+    for i in 0..2 {
+        let add = args.add[i];
+        // No columns, no access.
+        let columns = if add.ptr.is_null() { 0 } else { args.extent.columns };
+        // SAFETY: the caller's promise.
+        let add = E::unpack(unsafe { memory::load(whole, add.row::<E>(row), columns, pack) });
+        for l in 0..E::LANES {
+            dx[l] += add[l];
+        }
+    }
+}
+
+/// Stores the block's dw and db as the sums of `slot` (a group, or its chunk), or adds them, under
+/// its lock. Nothing if neither is asked for.
+///
+/// # Safety
+///
+/// `args.partials` as [`rows`] asks, with `slot` in it.
+#[inline(always)]
+pub(crate) unsafe fn gradient_to_group<B: Block, E: Element, const V: usize>(
+    block: &mut B,
+    gradient: &mut B::State<Gradient<E, V>>,
+    args: &BackwardArgs,
+    slot: usize,
+) {
+    let partials = args.partials;
+    if partials.sums.is_null() {
+        return;
+    }
+    let slots = partials.groups.get() as usize * args.extent.chunks.get();
+    let columns = partials.packs.get() * E::LANES;
+    // SAFETY: the slot's sums, dw then db, lie in the caller's array.
+    let (dw, db) = unsafe {
+        let dw = partials.sums.cast::<E::Real>().add(slot * 2 * columns);
+        (dw, dw.add(columns))
+    };
     // SAFETY: the caller's promises on the locks.
     unsafe {
-        lock::with_lock(block, locks, groups.get(), group, |block, first| {
-            merge::<B, E, V>(block, &mut gradient, args.partials, group, first);
+        lock::with_lock(block, partials.locks, slots, slot, |block, first| {
+            let threads = block.threads();
+            block.each(gradient, |thread, gradient| {
+                for v in 0..V {
+                    for part in 0..E::LANES / E::Real::LANES {
+                        let at = E::Real::LANES * ((part * V + v) * threads + thread);
+                        if args.want_dw {
+                            merge::<E>(first, dw.add(at), &gradient.dw[v], part);
+                        }
+                        if args.want_db {
+                            merge::<E>(first, db.add(at), &gradient.db[v], part);
+                        }
+                    }
+                }
+            });
         });
     }
 }
 
-/// Stores the block's dw and db as the sums of `group` (`first`), or adds them.
+/// Stores 16 bytes of sums, part `part` of `lanes`, at `sums` (`first`), or adds them.
 ///
 /// # Safety
 ///
-/// This block holds the group's lock; `partials` as [`rows`] asks.
+/// This block holds the lock of the sums, and they are this thread's alone.
 #[inline(always)]
-unsafe fn merge<B: Block, E: Element, const V: usize>(
-    block: &mut B,
-    gradient: &mut B::State<Gradient<E::Lanes, V>>,
-    partials: Partials,
-    group: u32,
-    first: bool,
-) {
-    let threads = block.threads();
-    let columns = partials.packs.get() * E::LANES;
-    // SAFETY: the group's row of sums, dw then db, lies in the caller's array.
-    let (dw, db) = unsafe {
-        let dw = partials.sums.add(group as usize * 2 * columns);
-        (dw, dw.add(columns))
-    };
-    // Each thread's own four sums at `at`, in the order that `columns` undoes.
-    let put = |sums: *mut f32, at: usize, lanes: &E::Lanes, quarter: usize| {
-        // SAFETY: within the group's row, and this thread's alone; the lock orders this after the
-        // stores of the block that held it before.
-        unsafe {
-            let mut sum = arch::load_shared_f32_unless(first, sums.add(at));
-            for l in 0..4 {
-                sum[l] += lanes[4 * quarter + l];
-            }
-            arch::store_shared_f32(sums.add(at), sum);
+unsafe fn merge<E: Element>(first: bool, sums: *mut E::Real, lanes: &E::Lanes, part: usize) {
+    // SAFETY: the caller's promise; the lock orders this after the stores of the block that held it
+    // before.
+    unsafe {
+        let mut sum = E::Real::unpack(arch::load_shared_unless(first, sums.cast()));
+        for l in 0..E::Real::LANES {
+            sum[l] += lanes[E::Real::LANES * part + l];
         }
-    };
-    block.each(gradient, |thread, gradient| {
-        for v in 0..V {
-            for quarter in 0..E::LANES / 4 {
-                let at = 4 * ((quarter * V + v) * threads + thread);
-                put(dw, at, &gradient.dw[v], quarter);
-                put(db, at, &gradient.db[v], quarter);
-            }
-        }
-    });
-}
-
-/// The saved statistics in a note.
-#[inline(always)]
-fn stats(note: Pack) -> RowStats {
-    let [mean, mean_lo, rstd, pad] = note.0.map(f32::from_bits);
-    RowStats { mean, mean_lo, rstd, pad }
+        arch::store_shared(sums.cast(), E::Real::pack(sum));
+    }
 }

@@ -5,11 +5,13 @@
 //! and gives a uniform result. A body never sees one thread's control flow, so it cannot place a
 //! barrier where only some threads arrive, and the same body runs on a GPU and on a CPU.
 //!
-//! **Order.** f32 addition is not associative, so the order of every collective is fixed here and
+//! **Order.** Floating-point addition is not associative, so the order of every collective is fixed here and
 //! kept by both implementations: threads of a warp by halves (lane i with i + 16, then + 8, + 4,
 //! + 2, + 1), then the warps' sums by halves of [`MAX_WARPS`], missing warps counting as zero.
 
+use crate::element::Element;
 use crate::lock::Gate;
+use crate::real::Real;
 
 /// Threads in a warp: the unit of the collectives' order.
 pub const WARP: usize = 32;
@@ -40,13 +42,18 @@ pub trait Block: Gate {
     /// by itself. A barrier lies in it: what threads wrote before is seen by all after.
     ///
     /// For blocks of at most [`MAX_WARPS`] warps, and R * K of 1, 2, 4 or 8.
-    fn sum<S, const R: usize, const K: usize>(
+    fn sum<S, T: Real, const R: usize, const K: usize>(
         &mut self,
         state: &mut Self::State<S>,
-        phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
-    ) -> [[f32; K]; R];
+        phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
+    ) -> [[T; K]; R];
 
-    /// Sums `value(thread)` over the threads of the same lane, warp 0 first, and hands each of the
-    /// [`WARP`] sums to `take(lane, sum)`. For blocks of at most 32 warps, once in a launch.
-    fn lane_sum(&mut self, value: impl FnMut(usize) -> [f32; 4], take: impl FnMut(usize, [f32; 4]));
+    /// Sums `value(thread)`, 16 bytes of numbers, over the threads of the same lane, warp 0 first,
+    /// and hands each of the [`WARP`] sums to `take(lane, sum)`. For blocks of at most 32 warps,
+    /// once in a launch.
+    fn lane_sum<T: Real>(
+        &mut self,
+        value: impl FnMut(usize) -> <T as Element>::Lanes,
+        take: impl FnMut(usize, <T as Element>::Lanes),
+    );
 }

@@ -8,7 +8,9 @@
 //! collective. No lock: stage 1 has ended. The order of the sum is fixed (a
 //! warp's groups in turn, then the warps in turn), so equal partials give equal bits.
 
-use crate::args::{ColumnsArgs, valid_lanes};
+use core::ffi::c_void;
+
+use crate::args::ColumnsArgs;
 use crate::block::WARP;
 use crate::element::{Element, Lanes};
 use crate::lock::LockWord;
@@ -17,43 +19,50 @@ use crate::{Block, arch};
 /// Loads of one thread that are in flight together: the L2's latency is paid once for all.
 const IN_FLIGHT: usize = 5;
 
-/// float4 columns that one block reduces.
+/// 16-byte columns that one block reduces.
 pub const QUADS_PER_BLOCK: usize = WARP;
 
-/// Stage 2 of the backward kernels. The grid covers a group's row of sums, [`QUADS_PER_BLOCK`] per block.
+/// Stage 2 of the backward kernels, for dw and db of P. The grid covers a group's row of sums, each
+/// chunk by itself, [`QUADS_PER_BLOCK`] per block.
 ///
 /// # Safety
 ///
 /// - `args.partials` as stage 1 left it, with `used_groups` groups written.
-/// - `dw`, `db` writable over columns.
+/// - `dw`, `db` null or writable over columns; the other arguments those of stage 1.
 /// - Every block of the grid runs this with the same arguments.
 #[inline(always)]
-pub unsafe fn reduce<B: Block, E: Element>(block: &mut B, args: &ColumnsArgs<E>) {
+pub unsafe fn reduce<B: Block, P: Element>(block: &mut B, args: &ColumnsArgs) {
     // Stage 1 may still be running: nothing of it is read, and no lock cleared, before this.
     arch::wait_for_previous();
     let partials = args.partials;
     let groups = args.used_groups as usize;
-    let quads = partials.packs.get() * E::LANES / 4;
-    let first = block.index() * QUADS_PER_BLOCK;
+    let packs = partials.packs;
+    // A chunk of a group's row: its dw, then its db.
+    let quads = packs.get() * args.lanes / P::Real::LANES;
+    let blocks = (2 * quads).div_ceil(QUADS_PER_BLOCK).max(1);
+    let (chunk, first) = (block.index() / blocks, block.index() % blocks * QUADS_PER_BLOCK);
     let warps = block.threads() / WARP;
+    let end = |quad: usize| quad >= 2 * quads || gradient(args, quads, quad).0.is_null();
 
     let share = |thread: usize| {
         let (warp, lane) = (thread / WARP, thread % WARP);
-        let mut sum = [0.0; 4];
-        let mut group = warp;
-        while group < groups && first + lane < 2 * quads {
-            let mut rows = [[0.0; 4]; IN_FLIGHT];
+        let mut sum = <P::Real as Element>::Lanes::ZERO;
+        let mut group = if end(first + lane) { groups } else { warp };
+        while group < groups {
+            let mut rows = [sum; IN_FLIGHT];
             for (i, row) in rows.iter_mut().enumerate() {
                 // A row past the last is loaded too, from the last, and not added: no branch
                 // stands between the loads.
                 let group = (group + i * warps).min(groups - 1);
-                let at = 4 * (group * 2 * quads + first + lane);
+                let at = (group * args.chunks + chunk) * 2 * quads + first + lane;
                 // SAFETY: within the sums; stage 1 wrote them in an earlier launch.
-                *row = unsafe { arch::load_shared_f32(partials.sums.add(at)) };
+                *row = P::Real::unpack(unsafe {
+                    arch::load_shared_unless(false, partials.sums.cast::<crate::Pack>().add(at))
+                });
             }
             for (i, row) in rows.iter().enumerate() {
                 if group + i * warps < groups {
-                    for l in 0..4 {
+                    for l in 0..P::Real::LANES {
                         sum[l] += row[l];
                     }
                 }
@@ -62,28 +71,33 @@ pub unsafe fn reduce<B: Block, E: Element>(block: &mut B, args: &ColumnsArgs<E>)
         }
         sum
     };
-    let take = |lane: usize, sum: [f32; 4]| {
+    let take = |lane: usize, sum: <P::Real as Element>::Lanes| {
         let quad = first + lane;
-        if quad >= 2 * quads {
+        if end(quad) {
             return;
         }
-        let (gradient, quad) = if quad < quads { (args.dw, quad) } else { (args.db, quad - quads) };
-        // The inverse of the order in which stage 1 stores (`backward::merge`).
-        let (quarter, pack) = (quad / partials.packs, quad % partials.packs);
-        let valid = valid_lanes::<E>(args.columns, pack).saturating_sub(4 * quarter).min(4);
-        let mut lanes = E::Lanes::ZERO;
-        for l in 0..4 {
-            lanes[l] = sum[l];
-        }
-        // SAFETY: only lanes within the columns are stored, each by one thread of the grid.
+        let (gradient, add) = gradient(args, quads, quad);
+        let quad = if quad < quads { quad } else { quad - quads };
+        // The inverse of the order in which stage 1 stores (`backward::gradient_to_group`).
+        let (part, pack) = (quad / packs, quad % packs);
+        let column = (chunk * packs.get() + pack) * args.lanes + part * P::Real::LANES;
+        let valid = args.columns.saturating_sub(column).min(P::Real::LANES);
+        // SAFETY: only elements within the columns are touched, each by one thread of the grid.
         unsafe {
-            arch::scatter(gradient.add(pack * E::LANES + 4 * quarter), E::pack(lanes), valid);
+            let at = gradient.cast::<P>().add(column);
+            let before = P::unpack(arch::gather(at, if add { valid } else { 0 }));
+            let mut lanes = P::Lanes::ZERO;
+            for l in 0..P::Real::LANES {
+                lanes[l] = sum[l] + before[l];
+            }
+            arch::scatter(at, P::pack(lanes), valid);
         }
     };
-    block.lane_sum(share, take);
+    block.lane_sum::<P::Real>(share, take);
 
     if block.index() == 0 {
-        let (threads, words) = (block.threads(), 2 * partials.groups.get() as usize);
+        let words = 2 * partials.groups.get() as usize * args.chunks;
+        let threads = block.threads();
         let mut none = block.state(|_| ());
         block.each(&mut none, |thread, _| {
             let mut word = thread;
@@ -94,4 +108,10 @@ pub unsafe fn reduce<B: Block, E: Element>(block: &mut B, args: &ColumnsArgs<E>)
             }
         });
     }
+}
+
+/// Where quad `quad` of a chunk's sums goes, and whether it is added to what is there.
+#[inline(always)]
+fn gradient(args: &ColumnsArgs, quads: usize, quad: usize) -> (*mut c_void, bool) {
+    if quad < quads { (args.dw, args.add_dw) } else { (args.db, args.add_db) }
 }

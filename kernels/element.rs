@@ -5,22 +5,32 @@ use core::ops::IndexMut;
 use half::{bf16, f16};
 
 use crate::arch;
+use crate::real::Real;
 
 /// Sixteen bytes of a row: what a thread loads or stores at once.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pack(pub [u32; 4]);
 
-/// The f32 values of one [`Pack`].
-pub trait Lanes: Copy + IndexMut<usize, Output = f32> {
+/// The values of one [`Pack`].
+pub trait Lanes<T>: Copy + IndexMut<usize, Output = T> {
     /// All zero.
     const ZERO: Self;
 
     /// The sum of the lanes, as a tree of halves: the order is part of the kernels' contract.
-    fn tree_sum(self) -> f32;
+    fn tree_sum(self) -> T;
 }
 
-impl Lanes for [f32; 4] {
+impl Lanes<f64> for [f64; 2] {
+    const ZERO: Self = [0.0; 2];
+
+    #[inline(always)]
+    fn tree_sum(self) -> f64 {
+        self[0] + self[1]
+    }
+}
+
+impl Lanes<f32> for [f32; 4] {
     const ZERO: Self = [0.0; 4];
 
     #[inline(always)]
@@ -29,7 +39,7 @@ impl Lanes for [f32; 4] {
     }
 }
 
-impl Lanes for [f32; 8] {
+impl Lanes<f32> for [f32; 8] {
     const ZERO: Self = [0.0; 8];
 
     #[inline(always)]
@@ -38,14 +48,14 @@ impl Lanes for [f32; 8] {
     }
 }
 
-/// A storage type of x, w, b, y and their gradients. Arithmetic is f32 whatever the storage.
+/// A storage type of x, y, w, b and their gradients.
 pub trait Element: Copy + Send + Sync + 'static {
-    /// The f32 values of a pack.
-    type Lanes: Lanes;
+    /// What is calculated in.
+    type Real: Real;
+    /// The values of a pack.
+    type Lanes: Lanes<Self::Real>;
     /// Elements in a pack.
     const LANES: usize;
-    /// The type's name, as in the names of the PTX entry points.
-    const NAME: &'static str;
 
     /// The elements of a pack, exactly.
     fn unpack(pack: Pack) -> Self::Lanes;
@@ -53,10 +63,46 @@ pub trait Element: Copy + Send + Sync + 'static {
     fn pack(lanes: Self::Lanes) -> Pack;
 }
 
+/// A storage type of w and b beside rows of `E`: E itself, or f32.
+pub trait Params<E: Element>: Element<Real = E::Real> {
+    /// Packs of parameters for one pack of a row: 1 or 2.
+    const PACKS: usize;
+
+    /// The parameters of one pack of a row, from [`Params::PACKS`] packs.
+    fn widen(packs: [Pack; 2]) -> E::Lanes;
+}
+
+impl<E: Element> Params<E> for E {
+    const PACKS: usize = 1;
+
+    #[inline(always)]
+    fn widen([pack, _]: [Pack; 2]) -> E::Lanes {
+        E::unpack(pack)
+    }
+}
+
+impl Element for f64 {
+    type Real = f64;
+    type Lanes = [f64; 2];
+    const LANES: usize = 2;
+
+    #[inline(always)]
+    fn unpack(pack: Pack) -> [f64; 2] {
+        let [a, b, c, d] = pack.0.map(|word| word as u64);
+        [f64::from_bits(a | b << 32), f64::from_bits(c | d << 32)]
+    }
+
+    #[inline(always)]
+    fn pack(lanes: [f64; 2]) -> Pack {
+        let [a, b] = lanes.map(f64::to_bits);
+        Pack([a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32])
+    }
+}
+
 impl Element for f32 {
+    type Real = f32;
     type Lanes = [f32; 4];
     const LANES: usize = 4;
-    const NAME: &'static str = "f32";
 
     #[inline(always)]
     fn unpack(pack: Pack) -> [f32; 4] {
@@ -73,9 +119,9 @@ impl Element for f32 {
 macro_rules! half_element {
     ($type:ident, $widen:path, $narrow:path) => {
         impl Element for $type {
+            type Real = f32;
             type Lanes = [f32; 8];
             const LANES: usize = 8;
-            const NAME: &'static str = stringify!($type);
 
             #[inline(always)]
             fn unpack(pack: Pack) -> [f32; 8] {
@@ -94,6 +140,16 @@ macro_rules! half_element {
                     *word = bits[2 * i] as u32 | (bits[2 * i + 1] as u32) << 16;
                 }
                 Pack(words)
+            }
+        }
+
+        impl Params<$type> for f32 {
+            const PACKS: usize = 2;
+
+            #[inline(always)]
+            fn widen([low, high]: [Pack; 2]) -> [f32; 8] {
+                let ([a, b, c, d], [e, f, g, h]) = (f32::unpack(low), f32::unpack(high));
+                [a, b, c, d, e, f, g, h]
             }
         }
     };

@@ -7,33 +7,42 @@
 //!   feed of the CPU, and comes in two kinds: for rows of whole packs that start on 16-byte
 //!   boundaries, and for any rows.
 //! - `Ring` (sm_90, `arch/ring.rs`) has the copy engine bring tiles into shared memory ahead of
-//!   time, several at once, and costs no registers for it. Rows must be whole, aligned packs.
+//!   time, several at once, and costs no registers for it. Rows must be whole, aligned packs, and
+//!   the work plain ([`Feed::PLAIN_ONLY`]).
 //!
 //! The values are the same, so the results are too.
 
-use crate::args::{Extent, Rows, valid_lanes};
-use crate::{Block, Element, Pack, arch};
+use core::ffi::c_void;
 
-/// T matrices of E read tile by tile, and C vectors (N) of E that stay at hand.
+use crate::args::{Extent, RowStats, Rows};
+use crate::element::{Element, Pack, Params};
+use crate::{Block, arch, memory};
+
+/// T matrices of E read tile by tile, and C vectors (N) of P that stay at hand.
 ///
-/// Optionally each row comes with 16 bytes of its own ([`Feed::note`]): the saved statistics.
-pub trait Feed<B: Block, E: Element, const T: usize, const C: usize>: Sized {
+/// Optionally each row comes with its saved statistics ([`Feed::stats`]).
+pub trait Feed<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize>: Sized {
     /// Whether rows are whole packs on 16-byte boundaries: a pack is then all there or absent.
     const WHOLE_PACKS: bool;
+    /// Whether it feeds plain work alone: no residual, no weight offset; dx asked for, and added to
+    /// nothing. What options take is then not compiled at all, and vector 0, the weight, is given as
+    /// ones if it is null.
+    const PLAIN_ONLY: bool;
 
-    /// Opens the feed for this block; `notes` may be null.
+    /// Opens the feed for this block; `vectors` and `stats` may be null.
     ///
     /// # Safety
     ///
-    /// The matrices must be readable over `extent`, the vectors over its columns, `notes` (if not
-    /// null) over its rows; nothing writes them during the launch. Every block opens one feed.
+    /// The matrices must be readable over `extent`, the vectors (those not null) over its columns,
+    /// `stats` (if not null) over its rows; of what is read, the launch overwrites a matrix's rows
+    /// alone, each after its last reading. Every block opens one feed.
     unsafe fn open(
         block: &mut B,
         extent: Extent,
         rows_per_tile: usize,
-        matrices: [Rows<E>; T],
-        vectors: [*const E; C],
-        notes: *const Pack,
+        matrices: [Rows; T],
+        vectors: [*const c_void; C],
+        stats: *const c_void,
     ) -> Self;
 
     /// Moves to the next tile and gives its first row; `None` after the block's last tile.
@@ -50,15 +59,16 @@ pub trait Feed<B: Block, E: Element, const T: usize, const C: usize>: Sized {
     /// Row `r` of the tile must exist.
     unsafe fn pack(&self, matrix: usize, r: usize, pack: usize) -> Pack;
 
-    /// Pack `pack` of vector `vector`.
-    fn vector(&self, vector: usize, pack: usize) -> Pack;
+    /// The part of vector `vector` that belongs to pack `pack`; if it is null, zeros, or what
+    /// [`Feed::PLAIN_ONLY`] says.
+    fn vector(&self, vector: usize, pack: usize) -> E::Lanes;
 
-    /// The note of row `r` of the tile.
+    /// The statistics of row `r` of the tile.
     ///
     /// # Safety
     ///
-    /// Row `r` of the tile must exist, and the feed must have been opened with notes.
-    unsafe fn note(&self, r: usize) -> Pack;
+    /// Row `r` of the tile must exist, and the feed must have been opened with statistics.
+    unsafe fn stats(&self, r: usize) -> RowStats<E::Real>;
 }
 
 /// Where things lie in the dynamic shared memory of a block that reads through a ring. The planner
@@ -66,7 +76,7 @@ pub trait Feed<B: Block, E: Element, const T: usize, const C: usize>: Sized {
 ///
 /// ```text
 /// [ one mbarrier per slot | vectors | slot 0 | slot 1 | … ]
-/// slot = [ matrix 0: R rows | … | matrix T-1: R rows | notes: R x 16 bytes ]
+/// slot = [ matrix 0: R rows | … | matrix T-1: R rows | statistics: R x 16 bytes ]
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RingLayout {
@@ -79,52 +89,54 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
-    /// For tiles of R rows of `row_bytes`.
+    /// For tiles of R rows of `row_bytes`, and vectors of `vector_bytes`.
     #[inline(always)]
     pub const fn new(
         matrices: usize,
         vectors: usize,
-        notes: bool,
+        stats: bool,
         rows_per_tile: usize,
         row_bytes: u32,
+        vector_bytes: u32,
     ) -> Self {
-        let note_bytes = if notes { 16 } else { 0 };
+        let stats_bytes = if stats { 16 } else { 0 };
         RingLayout {
             vectors: 128,
-            slots: 128 + vectors as u32 * row_bytes,
-            slot_bytes: rows_per_tile as u32 * (matrices as u32 * row_bytes + note_bytes),
+            slots: 128 + vectors as u32 * vector_bytes,
+            slot_bytes: rows_per_tile as u32 * (matrices as u32 * row_bytes + stats_bytes),
         }
     }
 }
 
 /// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`].
-pub struct Direct<E, const T: usize, const C: usize, const WHOLE: bool> {
+pub struct Direct<const T: usize, const C: usize, const WHOLE: bool> {
     extent: Extent,
     rows_per_tile: usize,
     /// First row of the present tile, and of the next.
     row: usize,
     next: usize,
-    matrices: [Rows<E>; T],
-    vectors: [*const E; C],
-    notes: *const Pack,
+    matrices: [Rows; T],
+    vectors: [*const c_void; C],
+    stats: *const c_void,
 }
 
-impl<B: Block, E: Element, const T: usize, const C: usize, const WHOLE: bool> Feed<B, E, T, C>
-    for Direct<E, T, C, WHOLE>
+impl<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool>
+    Feed<B, E, P, T, C> for Direct<T, C, WHOLE>
 {
     const WHOLE_PACKS: bool = WHOLE;
+    const PLAIN_ONLY: bool = false;
 
     #[inline(always)]
     unsafe fn open(
         block: &mut B,
         extent: Extent,
         rows_per_tile: usize,
-        matrices: [Rows<E>; T],
-        vectors: [*const E; C],
-        notes: *const Pack,
+        matrices: [Rows; T],
+        vectors: [*const c_void; C],
+        stats: *const c_void,
     ) -> Self {
         let next = block.index() * rows_per_tile;
-        Direct { extent, rows_per_tile, row: next, next, matrices, vectors, notes }
+        Direct { extent, rows_per_tile, row: next, next, matrices, vectors, stats }
     }
 
     #[inline(always)]
@@ -144,60 +156,43 @@ impl<B: Block, E: Element, const T: usize, const C: usize, const WHOLE: bool> Fe
     #[inline(always)]
     unsafe fn pack(&self, matrix: usize, r: usize, pack: usize) -> Pack {
         // SAFETY: the row exists, and `open`'s caller said that it is readable.
-        unsafe { load::<E, WHOLE>(self.matrices[matrix].row(self.row + r), self.extent, pack) }
-    }
-
-    #[inline(always)]
-    fn vector(&self, vector: usize, pack: usize) -> Pack {
-        // SAFETY: `open`'s caller said that the vectors are readable.
-        unsafe { load::<E, WHOLE>(self.vectors[vector], self.extent, pack) }
-    }
-
-    #[inline(always)]
-    unsafe fn note(&self, r: usize) -> Pack {
-        // SAFETY: the row exists, and `open`'s caller said that its note is readable.
-        unsafe { arch::load_pack_unless(false, self.notes.add(self.row + r)) }
-    }
-}
-
-/// Pack `pack` of the row at `row`.
-///
-/// # Safety
-///
-/// The row must be readable over `extent.columns`; whole packs and 16-byte aligned if WHOLE.
-#[inline(always)]
-unsafe fn load<E: Element, const WHOLE: bool>(row: *const E, extent: Extent, pack: usize) -> Pack {
-    let valid = valid_lanes::<E>(extent.columns, pack);
-    // SAFETY: only valid lanes are read.
-    unsafe {
-        let at = row.add(pack * E::LANES);
-        if WHOLE { arch::load_pack_unless(valid == 0, at.cast()) } else { arch::gather(at, valid) }
-    }
-}
-
-/// Stores the lanes of `value` that lie in the row as pack `pack` of the row at `row`.
-///
-/// # Safety
-///
-/// The row must be writable over `extent.columns`, this pack by this thread alone; whole packs and
-/// 16-byte aligned if `whole`.
-#[inline(always)]
-pub unsafe fn store<E: Element>(
-    row: *mut E,
-    extent: Extent,
-    whole: bool,
-    pack: usize,
-    value: E::Lanes,
-) {
-    let valid = valid_lanes::<E>(extent.columns, pack);
-    let value = E::pack(value);
-    // SAFETY: only valid lanes are written.
-    unsafe {
-        let at = row.add(pack * E::LANES);
-        if whole {
-            arch::store_pack_unless(valid == 0, at.cast(), value);
-        } else {
-            arch::scatter(at, value, valid);
+        unsafe {
+            let row = self.matrices[matrix].row::<E>(self.row + r);
+            memory::load(WHOLE, row, self.extent.columns, pack)
         }
     }
+
+    #[inline(always)]
+    fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
+        // SAFETY: `open`'s caller said that the vectors are readable.
+        unsafe { params::<E, P>(WHOLE, self.vectors[vector], self.extent.columns, pack) }
+    }
+
+    #[inline(always)]
+    unsafe fn stats(&self, r: usize) -> RowStats<E::Real> {
+        // SAFETY: the row exists, and `open`'s caller said that its statistics are readable.
+        unsafe { RowStats::load(self.stats, self.row + r) }
+    }
+}
+
+/// The part of a vector of P that belongs to pack `pack` of a row of E; zeros if it is null.
+///
+/// # Safety
+///
+/// The vector must be null or readable over `columns`; 16-byte aligned if `whole`.
+#[inline(always)]
+pub unsafe fn params<E: Element, P: Params<E>>(
+    whole: bool,
+    vector: *const c_void,
+    columns: usize,
+    pack: usize,
+) -> E::Lanes {
+    // No columns, no access: a predicate on the loads, and no branch around them.
+    let columns = if vector.is_null() { 0 } else { columns };
+    let mut packs = [Pack::default(); 2];
+    for i in 0..P::PACKS {
+        // SAFETY: the caller's promise.
+        packs[i] = unsafe { memory::load::<P>(whole, vector.cast(), columns, pack * P::PACKS + i) };
+    }
+    P::widen(packs)
 }

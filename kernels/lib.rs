@@ -12,6 +12,8 @@
 //! | `_layernorm_backward_dLdx`       | [`backward::rows`]   |
 //! | `_layernorm_backward_dLdw_dLdb`  | [`columns::reduce`]  |
 #![no_std]
+// An array that is iterated by value goes to local memory on a GPU: kernels index.
+#![allow(clippy::needless_range_loop)]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -27,11 +29,15 @@ pub mod entry;
 pub mod feed;
 pub mod forward;
 pub mod lock;
+pub mod long;
 mod mean;
+pub mod memory;
+pub mod real;
 
 pub use block::Block;
-pub use element::{Element, Pack};
+pub use element::{Element, Pack, Params};
 pub use feed::Feed;
+pub use real::Real;
 
 #[cfg(target_arch = "nvptx64")]
 #[panic_handler]

@@ -69,14 +69,13 @@ const USED: u32 = 1;
 pub unsafe fn with_lock<G: Gate>(
     block: &mut G,
     locks: *mut u32,
-    groups: u32,
-    group: u32,
+    groups: usize,
+    group: usize,
     work: impl FnOnce(&mut G, bool),
 ) {
     // SAFETY: both words lie in the caller's array.
-    let (lock, flag) = unsafe {
-        (G::Word::at(locks.add(group as usize)), G::Word::at(locks.add((groups + group) as usize)))
-    };
+    let (lock, flag) =
+        unsafe { (G::Word::at(locks.add(group)), G::Word::at(locks.add(groups + group))) };
     block.leader(|| acquire(lock));
     block.barrier();
     let first = flag.load_relaxed() != USED;

@@ -7,12 +7,13 @@
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use common::{Inputs, Outcome, Suite, each_dtype, layer, run};
+use common::{Inputs, Outcome, Suite, each_pair, layer, run};
+use ferronorm::plan::Storage;
 use ferronorm::{Device, Dtype, Mode, Options, Tile, ptx};
 
 mod common;
 
-const SHAPES: [[usize; 2]; 10] = [
+const SHAPES: [[usize; 2]; 12] = [
     [1151, 8192],
     [257, 1000],
     [64, 1023],
@@ -23,11 +24,14 @@ const SHAPES: [[usize; 2]; 10] = [
     [300, 3584],
     [70, 4097],
     [5, 1],
+    // Longer than a block holds.
+    [3, 20000],
+    [2, 70001],
 ];
 
 /// A GPU, in every mode and with every tile, and the CPU as it plans by itself.
-fn check_rows<E: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
-    let inputs = Inputs::<E>::seed(shape[0], shape[1], 12);
+fn check_rows<E: Dtype, P: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(shape[0], shape[1], 12);
     let right = run(&layer(&Device::cpu(), Options::default()), &inputs)?;
     for mode in [Mode::Persistent, Mode::Seed] {
         for tile in [Tile::Auto, Tile::One, Tile::Several] {
@@ -39,10 +43,10 @@ fn check_rows<E: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
     Ok(())
 }
 
-/// A GPU and the CPU with the same blocks and tiles. A GPU without a ring takes single rows, even
-/// if asked for several.
-fn check_columns<E: Dtype>(gpu: &Device, shape: [usize; 2], tile: Tile) -> Outcome {
-    let inputs = Inputs::<E>::seed(shape[0], shape[1], 13);
+/// A GPU and the CPU with the same blocks (of each chunk, where rows are split) and tiles. A GPU
+/// without a ring takes single rows, even if asked for several.
+fn check_columns<E: Dtype, P: Dtype>(gpu: &Device, shape: [usize; 2], tile: Tile) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(shape[0], shape[1], 13);
     let cpu_tile = if gpu.info().ring { tile } else { Tile::One };
     for blocks in [1, 33, 200] {
         let options = Options { blocks: Some(blocks), tile, ..Options::default() };
@@ -56,8 +60,8 @@ fn check_columns<E: Dtype>(gpu: &Device, shape: [usize; 2], tile: Tile) -> Outco
 }
 
 /// A device gives the same bits again.
-fn check_again<E: Dtype>(device: &Device, shape: [usize; 2]) -> Outcome {
-    let inputs = Inputs::<E>::seed(shape[0], shape[1], 14);
+fn check_again<E: Dtype, P: Dtype>(device: &Device, shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(shape[0], shape[1], 14);
     let first = run(&layer(device, Options::default()), &inputs)?;
     for _ in 0..3 {
         let again = run(&layer(device, Options::default()), &inputs)?;
@@ -68,8 +72,8 @@ fn check_again<E: Dtype>(device: &Device, shape: [usize; 2]) -> Outcome {
 }
 
 /// The CPU with 1 thread, and with more.
-fn check_threads<E: Dtype>(shape: [usize; 2]) -> Outcome {
-    let inputs = Inputs::<E>::seed(shape[0], shape[1], 15);
+fn check_threads<E: Dtype, P: Dtype>(shape: [usize; 2]) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(shape[0], shape[1], 15);
     for tile in [Tile::One, Tile::Several] {
         let options = Options { tile, ..Options::default() };
         let right = run(&layer(&Device::cpu_with_threads(1), options), &inputs)?;
@@ -96,26 +100,29 @@ fn oldest() -> Result<&'static Device, &'static ferronorm::Error> {
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    each_dtype!(E => for shape @ [rows, columns] in SHAPES {
-        let name = |what: &str| format!("{what} {} {rows}x{columns}", E::DTYPE);
-        suite.gpu(&name("as the CPU"), move |gpu| check_rows::<E>(gpu, shape));
+    each_pair!(E, P => for shape @ [rows, columns] in SHAPES {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        let name = |what: &str| format!("{what} {types} {rows}x{columns}");
+        suite.gpu(&name("as the CPU"), move |gpu| check_rows::<E, P>(gpu, shape));
         suite.gpu(&name("as the CPU, oldest PTX"), move |_| {
-            check_rows::<E>(oldest()?, shape)
+            check_rows::<E, P>(oldest()?, shape)
         });
         for tile in [Tile::One, Tile::Several] {
             let name = |what: &str| name(&format!("{what}, {tile:?},"));
             suite.gpu(&name("dw and db as the CPU"), move |gpu| {
-                check_columns::<E>(gpu, shape, tile)
+                check_columns::<E, P>(gpu, shape, tile)
             });
             suite.gpu(&name("dw and db as the CPU, oldest PTX"), move |_| {
-                check_columns::<E>(oldest()?, shape, tile)
+                check_columns::<E, P>(oldest()?, shape, tile)
             });
         }
-        suite.gpu(&name("again"), move |gpu| check_again::<E>(gpu, shape));
+        suite.gpu(&name("again"), move |gpu| check_again::<E, P>(gpu, shape));
     });
-    each_dtype!(E => for shape @ [rows, columns] in [[257, 1000], [100, 33], [64, 4097]] {
-        let name = format!("threads {} {rows}x{columns}", E::DTYPE);
-        suite.cpu(&name, move |_| check_threads::<E>(shape));
+    let shapes = [[257, 1000], [100, 33], [64, 4097], [11, 20000]];
+    each_pair!(E, P => for shape @ [rows, columns] in shapes {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        let name = format!("threads {types} {rows}x{columns}");
+        suite.cpu(&name, move |_| check_threads::<E, P>(shape));
     });
     suite.run()
 }

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use common::{Inputs, Outcome, Suite, assert_close, assert_near, each_dtype, layer, run};
+use common::{Inputs, Outcome, Suite, assert_close, assert_near, each_pair, layer, run};
+use ferronorm::plan::Storage;
 use ferronorm::{Device, Dtype, Mode, Options, Tile};
 use half::{bf16, f16};
 use reference::Case;
@@ -195,7 +196,7 @@ fn check_saved_statistics(device: &Device) -> Outcome {
 fn check_dx_is_orthogonal(device: &Device) -> Outcome {
     for columns in [31, 1000, 5000] {
         let mut inputs = Inputs::<f32>::seed(9, columns, 1);
-        inputs.eps = 0.0;
+        inputs.norm.eps = 0.0;
         inputs.dy.iter_mut().for_each(|dy| *dy += 0.7);
         let right = inputs.right();
         let found = run(&layer(device, Options::default()), &inputs)?;
@@ -215,9 +216,9 @@ fn check_dx_is_orthogonal(device: &Device) -> Outcome {
 }
 
 /// NVIDIA/apex#1715: a weight of exactly 0 loses x_hat where backward divides by it.
-fn check_zero_weight<E: Dtype>(device: &Device) -> Outcome {
-    let mut inputs = Inputs::<E>::seed(40, 100, 3);
-    inputs.w[3] = E::from_f64(0.0);
+fn check_zero_weight<E: Dtype, P: Dtype>(device: &Device) -> Outcome {
+    let mut inputs = Inputs::<E, P>::seed(40, 100, 3);
+    inputs.w.as_mut().expect("the seed's data has one")[3] = P::from_f64(0.0);
     let found = run(&layer(device, Options::default()), &inputs)?;
     assert_close("w[3] = 0", &inputs, &found, &inputs.right());
     Ok(())
@@ -235,9 +236,9 @@ fn main() -> ExitCode {
     suite.both("linkedin/Liger-Kernel statistics as bf16", check_saved_statistics);
     suite
         .both("tenstorrent/tt-metal#53204 dx is orthogonal to 1 and x_hat", check_dx_is_orthogonal);
-    each_dtype!(E => {
-        let name = format!("NVIDIA/apex#1715 a weight of 0, {}", E::DTYPE);
-        suite.both(&name, check_zero_weight::<E>);
+    each_pair!(E, P => {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        suite.both(&format!("NVIDIA/apex#1715 a weight of 0, {types}"), check_zero_weight::<E, P>);
     });
     suite.run()
 }

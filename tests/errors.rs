@@ -3,17 +3,76 @@
 
 use std::process::ExitCode;
 
-use common::refusal::{Refusal, length, mismatch, refused, shape};
+use common::refusal::{Refusal, length, refused};
 use common::{Outcome, Suite, assert_same, nans, poisoned};
-use ferronorm::args::RowStats;
-use ferronorm::plan::MAX_COLUMNS;
 use ferronorm::ptx::{self, Ptx};
-use ferronorm::{Device, Error, Gradients, LayerNorm, Options, Result, Statistics, Tensor};
+use ferronorm::{Device, Dtype, Error, LayerNorm, Options, Result, Tensor, View, ViewMut};
 
+#[path = "errors/backward.rs"]
+mod backward;
 mod common;
+#[path = "errors/forward.rs"]
+mod forward;
+#[path = "errors/types.rs"]
+mod types;
 
-const SHAPE: [usize; 2] = [2, 3];
-const EPS: f32 = 1e-5;
+/// Four rows of three.
+const SHAPE: [usize; 3] = [2, 2, 3];
+const EPS: f64 = 1e-5;
+
+/// A tensor, and how much of it is an argument: all of it, or a shape at strides.
+struct Matrix {
+    tensor: Tensor<f32>,
+    strided: Option<[[usize; 3]; 2]>,
+}
+
+impl Matrix {
+    fn ones(device: &Device, shape: impl AsRef<[usize]>) -> Result<Matrix> {
+        Ok(Matrix { tensor: ones(device, shape)?, strided: None })
+    }
+
+    fn poisoned(device: &Device, shape: impl AsRef<[usize]>) -> Result<Matrix> {
+        Ok(Matrix { tensor: poisoned(device, shape)?, strided: None })
+    }
+
+    /// [`SHAPE`] at strides, in a tensor that has room for it.
+    fn strided(self, strides: [usize; 3]) -> Result<Matrix> {
+        let tensor = poisoned(self.tensor.device(), [64])?;
+        Ok(Matrix { tensor, strided: Some([SHAPE, strides]) })
+    }
+
+    fn view(&self) -> Result<View<'_, f32>> {
+        match self.strided {
+            Some([shape, strides]) => self.tensor.view().strided(0, &shape, &strides),
+            None => Ok(self.tensor.view()),
+        }
+    }
+
+    fn view_mut(&mut self) -> Result<ViewMut<'_, f32>> {
+        match self.strided {
+            Some([shape, strides]) => self.tensor.view_mut().strided(0, &shape, &strides),
+            None => Ok(self.tensor.view_mut()),
+        }
+    }
+}
+
+/// Strides of [`SHAPE`] that no argument may have, and what is wanted.
+const BAD_STRIDES: [([usize; 3], &str); 3] = [
+    ([12, 6, 2], "row-major order without gaps in the normalised dimensions"),
+    ([6, 3, 0], "row-major order without gaps in the normalised dimensions"),
+    ([9, 3, 1], "one stride from each row to the next"),
+];
+
+/// Strides at which rows share elements: of no use for what is written.
+const OVERLAPPING: [([usize; 3], &str); 2] = [
+    ([4, 2, 1], "a stride from row to row of at least the columns"),
+    ([0, 0, 1], "a stride from row to row of at least the columns"),
+];
+
+fn ones<E: Dtype>(device: &Device, shape: impl AsRef<[usize]>) -> Result<Tensor<E>> {
+    let shape = shape.as_ref();
+    Tensor::from_slice(device, &vec![E::from_f64(1.0); shape.iter().product()], shape)
+}
 
 /// Puts a value that may fail to be made in a place.
 fn put<T>(place: &mut T, value: Result<T>) -> Result<()> {
@@ -21,54 +80,11 @@ fn put<T>(place: &mut T, value: Result<T>) -> Result<()> {
     Ok(())
 }
 
-fn ones(device: &Device, shape: [usize; 2]) -> Result<Tensor<f32>> {
-    Tensor::from_slice(device, &vec![1.0; shape[0] * shape[1]], shape)
-}
-
-/// Right arguments for a forward, of which a test spoils one.
-struct Forward {
-    x: Tensor<f32>,
-    w: Tensor<f32>,
-    b: Tensor<f32>,
-    eps: f32,
-    y: Tensor<f32>,
-    statistics: Statistics,
-}
-
-impl Forward {
-    fn new(device: &Device) -> Result<Forward> {
-        Ok(Forward {
-            x: ones(device, SHAPE)?,
-            w: ones(device, [1, 3])?,
-            b: ones(device, [1, 3])?,
-            eps: EPS,
-            y: poisoned(device, SHAPE)?,
-            statistics: Statistics::new(device, 2)?,
-        })
-    }
-
-    /// Runs with one argument spoilt, and makes sure of what is left.
-    fn refused(
-        layer: &LayerNorm,
-        spoil: impl FnOnce(&mut Forward) -> Result<()>,
-        refusal: Refusal,
-    ) -> Outcome {
-        let mut f = Forward::new(layer.device())?;
-        spoil(&mut f)?;
-        let result = layer.forward_into(&f.x, &f.w, &f.b, f.eps, &mut f.y, &mut f.statistics);
-        refused(result, &refusal);
-        let text = &refusal.1;
-        untouched(text, [&f.y])?;
-        assert!(f.statistics.to_vec()?.iter().all(|s| *s == RowStats::default()), "{text}");
-        if !(text.starts_with("y:") || text.starts_with("statistics:")) {
-            refused(layer.forward(&f.x, &f.w, &f.b, f.eps), &refusal);
-        }
-        Ok(())
-    }
-}
-
 /// The outputs still hold the NaNs that they came with.
-fn untouched<'a>(text: &str, outputs: impl IntoIterator<Item = &'a Tensor<f32>>) -> Result<()> {
+fn untouched<'a, E: Dtype>(
+    text: &str,
+    outputs: impl IntoIterator<Item = &'a Tensor<E>>,
+) -> Result<()> {
     for output in outputs {
         let output = output.to_vec()?;
         assert_same(text, &output, &nans(output.len()));
@@ -76,129 +92,84 @@ fn untouched<'a>(text: &str, outputs: impl IntoIterator<Item = &'a Tensor<f32>>)
     Ok(())
 }
 
-/// The layer gives right results: a constant row gives b, and db is the number of rows.
-fn works(layer: &LayerNorm) -> Outcome {
-    let f = Forward::new(layer.device())?;
-    let (y, saved) = layer.forward(&f.x, &f.w, &f.b, f.eps)?;
-    assert_eq!(y.to_vec()?, [1.0; 6]);
-    let gradients = layer.backward(&saved, &ones(layer.device(), SHAPE)?)?;
-    assert_eq!(gradients.db.to_vec()?, [2.0; 3]);
-    Ok(())
+fn strides(argument: &'static str, strides: [usize; 3], wanted: &'static str) -> Refusal {
+    let (shape, strides) = (SHAPE.to_vec(), strides.to_vec());
+    let text =
+        format!("{argument}: shape {shape:?} with strides {strides:?}, where {wanted} is wanted");
+    (Error::Strides { argument, shape, strides, wanted }, text)
 }
 
-fn forward(device: &Device) -> Outcome {
-    let layer = &LayerNorm::new(device);
-    let refused = |spoil: &dyn Fn(&mut Forward) -> Result<()>, refusal| {
-        Forward::refused(layer, spoil, refusal)
-    };
-    refused(&|f| put(&mut f.w, ones(device, [3, 1])), shape("w", [3, 1], [1, 3]))?;
-    refused(&|f| put(&mut f.b, ones(device, [1, 4])), shape("b", [1, 4], [1, 3]))?;
-    refused(&|f| put(&mut f.y, poisoned(device, [3, 2])), shape("y", [3, 2], SHAPE))?;
-    refused(&|f| put(&mut f.statistics, Statistics::new(device, 3)), length("statistics", 3, 2))?;
-    for eps in [f32::NAN, f32::INFINITY, -1e-5] {
-        let text = format!("eps: {eps}, where a finite number of at least 0 is wanted");
-        refused(&|f| put(&mut f.eps, Ok(eps)), (Error::Epsilon { found: eps }, text))?;
-    }
-
-    let other = &Device::cpu();
-    let mismatch = |argument| mismatch(argument, other, device);
-    refused(&|f| put(&mut f.x, ones(other, SHAPE)), mismatch("x"))?;
-    refused(&|f| put(&mut f.w, ones(other, [1, 3])), mismatch("w"))?;
-    refused(&|f| put(&mut f.b, ones(other, [1, 3])), mismatch("b"))?;
-    refused(&|f| put(&mut f.y, poisoned(other, SHAPE)), mismatch("y"))?;
-    refused(&|f| put(&mut f.statistics, Statistics::new(other, 2)), mismatch("statistics"))?;
-    works(layer)
+fn absent(given: &'static str, absent: &'static str) -> Refusal {
+    (Error::Absent { given, absent }, format!("{given}: given, where there is no {absent}"))
 }
 
-fn columns(device: &Device) -> Outcome {
-    let layer = &LayerNorm::new(device);
-    for n in [0, MAX_COLUMNS + 1, 65537] {
-        let spoil = |f: &mut Forward| {
-            f.x = ones(device, [2, n])?;
-            f.w = ones(device, [1, n])?;
-            f.b = ones(device, [1, n])?;
-            f.y = poisoned(device, [2, n])?;
-            Ok(())
-        };
-        let text = format!("columns: {n}, where 1 to {MAX_COLUMNS} are supported");
-        let error = Error::Columns { found: n, most: MAX_COLUMNS };
-        Forward::refused(layer, spoil, (error, text))?;
-    }
-    works(layer)
-}
-
-fn poisoned_gradients(device: &Device) -> Result<Gradients<f32>> {
-    Ok(Gradients {
-        dx: poisoned(device, SHAPE)?,
-        dw: poisoned(device, [1, 3])?,
-        db: poisoned(device, [1, 3])?,
-    })
-}
-
-fn backward(device: &Device) -> Outcome {
-    let layer = &LayerNorm::new(device);
-    let f = Forward::new(device)?;
-    let (_, saved) = layer.forward(&f.x, &f.w, &f.b, f.eps)?;
-    type Spoil<'a> = &'a dyn Fn(&mut Tensor<f32>, &mut Gradients<f32>) -> Result<()>;
-    let refused = |layer: &LayerNorm, spoil: Spoil, refusal: Refusal| -> Result<()> {
-        let (mut dy, mut g) = (ones(device, SHAPE)?, poisoned_gradients(device)?);
-        spoil(&mut dy, &mut g)?;
-        refused(layer.backward_into(&saved, &dy, &mut g), &refusal);
-        refused(layer.backward_timed(&saved, &dy, &mut g), &refusal);
-        untouched(&refusal.1, [&g.dx, &g.dw, &g.db])
-    };
-    refused(layer, &|dy, _| put(dy, ones(device, [3, 2])), shape("dy", [3, 2], SHAPE))?;
-    refused(layer, &|_, g| put(&mut g.dx, poisoned(device, [1, 6])), shape("dx", [1, 6], SHAPE))?;
-    refused(layer, &|_, g| put(&mut g.dw, poisoned(device, [1, 2])), shape("dw", [1, 2], [1, 3]))?;
-    refused(layer, &|_, g| put(&mut g.db, poisoned(device, [2, 3])), shape("db", [2, 3], [1, 3]))?;
-
-    let other = &Device::cpu();
-    let on_other = |argument| mismatch(argument, other, device);
-    refused(layer, &|dy, _| put(dy, ones(other, SHAPE)), on_other("dy"))?;
-    refused(layer, &|_, g| put(&mut g.dx, poisoned(other, SHAPE)), on_other("dx"))?;
-    refused(layer, &|_, g| put(&mut g.dw, poisoned(other, [1, 3])), on_other("dw"))?;
-    refused(layer, &|_, g| put(&mut g.db, poisoned(other, [1, 3])), on_other("db"))?;
-    // A layer of another device takes nothing of this one.
-    refused(&LayerNorm::new(other), &|_, _| Ok(()), mismatch("x", device, other))?;
-
-    for (option, options) in zero_options() {
-        let text = format!("{option}: 0, where at least 1 is wanted");
-        let layer = LayerNorm::with_options(device, options);
-        refused(&layer, &|_, _| Ok(()), (Error::ZeroOption { option }, text))?;
-    }
-    works(layer)
-}
-
-fn zero_options() -> [(&'static str, Options); 2] {
-    let (default, zero) = (Options::default(), Some(0));
+/// The layers that no call can use, and what each says.
+fn bad_dims(device: &Device) -> [(LayerNorm, Refusal); 4] {
+    let layer = |dims| LayerNorm::new(device).dims(dims);
+    let rank = |argument, found, wanted| Error::Rank { argument, found, wanted };
     [
-        ("blocks", Options { blocks: zero, ..default }),
-        ("groups", Options { groups: zero, ..default }),
+        (layer(0), (rank("dims", 0, 1..=8), "dims: 0 dimensions, where 1 to 8 are wanted".into())),
+        (layer(9), (rank("dims", 9, 1..=8), "dims: 9 dimensions, where 1 to 8 are wanted".into())),
+        (layer(4), (rank("x", 3, 4..=8), "x: 3 dimensions, where 4 to 8 are wanted".into())),
+        (layer(8), (rank("x", 3, 8..=8), "x: 3 dimensions, where 8 are wanted".into())),
     ]
 }
 
-fn options(device: &Device) -> Outcome {
-    for (option, options) in zero_options() {
-        let layer = LayerNorm::with_options(device, options);
-        let text = format!("{option}: 0, where at least 1 is wanted");
-        Forward::refused(&layer, |_| Ok(()), (Error::ZeroOption { option }, text))?;
+fn zero_options() -> [(Options, Refusal); 2] {
+    let (default, zero) = (Options::default(), Some(0));
+    let refusal =
+        |option| (Error::ZeroOption { option }, format!("{option}: 0, where at least 1 is wanted"));
+    [
+        (Options { blocks: zero, ..default }, refusal("blocks")),
+        (Options { groups: zero, ..default }, refusal("groups")),
+    ]
+}
+
+/// The layer gives right results: a constant row gives b, and db is the number of rows.
+fn works(layer: &LayerNorm) -> Outcome {
+    works_on(layer, &SHAPE)
+}
+
+fn works_on(layer: &LayerNorm, shape: &[usize]) -> Outcome {
+    let device = layer.device();
+    let (rows, columns) = (shape[..shape.len() - 1].iter().product::<usize>(), shape.last());
+    let x = ones::<f32>(device, shape)?;
+    let w = ones(device, [*columns.expect("a dimension")])?;
+    let (y, saved) = layer.forward(&x, &w, &w, EPS)?;
+    assert_eq!((y.shape(), y.to_vec()?), (shape, vec![1.0; x.len()]));
+    let gradients = layer.backward(&saved, &ones(device, shape)?)?;
+    assert_eq!((gradients.dx.shape(), gradients.dx.to_vec()?), (shape, vec![0.0; x.len()]));
+    let [dw, db] = [gradients.dw, gradients.db].map(|gradient| gradient.map(|g| g.to_vec()));
+    assert_eq!(dw.transpose()?, Some(vec![0.0; w.len()]));
+    assert_eq!(db.transpose()?, Some(vec![rows as f32; w.len()]));
+    Ok(())
+}
+
+/// Rows of any length are taken.
+fn lengths(device: &Device) -> Outcome {
+    let layer = LayerNorm::new(device);
+    for n in [0, 1, 16384, 16385, 65537] {
+        works_on(&layer, &[2, n])?;
+        works_on(&layer, &[n])?;
     }
-    works(&LayerNorm::new(device))
+    works_on(&layer, &[0, 3])?;
+    works(&layer)
 }
 
 fn tensors(device: &Device) -> Outcome {
-    refused(Tensor::from_slice(device, &[1.0f32; 5], SHAPE), &length("data", 5, 6));
-    let mut tensor = ones(device, SHAPE)?;
-    refused(tensor.copy_from_slice(&[2.0; 7]), &length("data", 7, 6));
+    refused(Tensor::from_slice(device, &[1.0f32; 5], [2, 3]), &length("data", 5, 6));
+    let mut tensor = ones(device, [2, 3])?;
+    refused(tensor.copy_from_slice(&[2.0f32; 7]), &length("data", 7, 6));
     assert_eq!(tensor.to_vec()?, [1.0; 6]);
 
-    let huge = [usize::MAX, 2];
+    let huge = vec![usize::MAX, 2];
     let text = format!("shape: {huge:?} has more elements than memory can hold");
-    refused(Tensor::<f32>::zeros(device, huge), &(Error::TooLarge { found: huge }, text));
+    let too_large = Error::TooLarge { found: huge.clone() };
+    refused(Tensor::<f32>::zeros(device, huge), &(too_large, text));
     // Countable, but no machine has it; the device must still work.
     match Tensor::<f32>::zeros(device, [1 << 58, 1]) {
         Err(Error::OutOfMemory { bytes, .. }) => assert_eq!(bytes, 1 << 60),
-        other => panic!("{:?}", other.map(|tensor| tensor.shape())),
+        other => panic!("{:?}", other.map(|tensor| tensor.shape().to_vec())),
     }
     works(&LayerNorm::new(device))
 }
@@ -235,10 +206,15 @@ fn ptx_files(_: &Device) -> Outcome {
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    suite.both("forward", forward);
-    suite.both("columns", columns);
-    suite.both("backward", backward);
-    suite.both("options of 0", options);
+    suite.both("forward", forward::arguments);
+    suite.both("forward, strides", forward::layouts);
+    suite.both("forward, layers", forward::layers);
+    suite.both("backward", backward::arguments);
+    suite.both("backward, strides", backward::layouts);
+    suite.both("backward, layers", backward::layers);
+    suite.both("backward, what forward saved", backward::saved);
+    suite.both("types", types::pairs);
+    suite.both("lengths of rows", lengths);
     suite.both("tensors", tensors);
     suite.cpu("no such GPU", no_such_gpu);
     suite.cpu("PTX files", ptx_files);

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use common::{Outcome, Suite, assert_same, layer, nans, poisoned};
-use ferronorm::{Device, Gradients, LayerNorm, Mode, Options, Result, Tensor};
+use ferronorm::{Device, Gradients, LayerNorm, Mode, Options, Reduction, Result, Tensor};
 
 mod common;
 
@@ -42,8 +42,8 @@ impl Job {
         Ok(Job {
             shape,
             x: Tensor::from_slice(device, &x, shape)?,
-            w: Tensor::from_slice(device, &vec![1.0; columns], [1, columns])?,
-            b: Tensor::zeros(device, [1, columns])?,
+            w: Tensor::from_slice(device, &vec![1.0; columns], [columns])?,
+            b: Tensor::zeros(device, [columns])?,
             dy: Tensor::from_slice(device, &vec![1.0; rows * columns], shape)?,
             dw,
         })
@@ -57,16 +57,21 @@ impl Job {
         assert_same("y = x_hat = x", &y.to_vec()?, &self.x.to_vec()?);
         let mut gradients = Gradients {
             dx: poisoned(device, self.shape)?,
-            dw: poisoned(device, [1, columns])?,
-            db: poisoned(device, [1, columns])?,
+            dw: Some(poisoned(device, [columns])?),
+            db: Some(poisoned(device, [columns])?),
         };
+        let db = vec![rows as f32; columns];
         for run in 0..runs {
-            gradients.dw.copy_from_slice(&nans(columns))?;
-            gradients.db.copy_from_slice(&nans(columns))?;
+            for gradient in [&mut gradients.dw, &mut gradients.db].into_iter().flatten() {
+                gradient.copy_from_slice(&nans(columns))?;
+            }
             layer.backward_into(&saved, &self.dy, &mut gradients)?;
-            assert_same(&format!("run {run}: dw"), &gradients.dw.to_vec()?, &self.dw);
-            let db = vec![rows as f32; columns];
-            assert_same(&format!("run {run}: db"), &gradients.db.to_vec()?, &db);
+            for (name, found, right) in
+                [("dw", &gradients.dw, &self.dw), ("db", &gradients.db, &db)]
+            {
+                let found = found.as_ref().expect("it was asked for").to_vec()?;
+                assert_same(&format!("run {run}: {name}"), &found, right);
+            }
         }
         // w * dy is the same all over a row, and so its own mean; and x_hat's mean is 0.
         assert_same("dx", &gradients.dx.to_vec()?, &vec![0.0; rows * columns]);
@@ -82,7 +87,7 @@ fn check(device: &Device, Case { shape, options, runs }: Case) -> Outcome {
 /// each, and a word that a shape leaves set would mislead the next.
 fn check_turns(device: &Device, options: Options) -> Outcome {
     let layer = layer(device, options);
-    let shapes = [[65, 32], [300, 256], [3, 512], [1, 2], [1000, 64], [257, 98]];
+    let shapes = [[65, 32], [300, 256], [3, 512], [1, 2], [1000, 64], [3, 16400], [257, 98]];
     let jobs = shapes.iter().map(|shape| Job::new(device, *shape)).collect::<Result<Vec<_>>>()?;
     for _ in 0..5 {
         for job in jobs.iter().chain(jobs.iter().rev()) {
@@ -123,6 +128,9 @@ fn main() -> ExitCode {
                 let case = Case { shape, options, runs: 100 };
                 suite.both(&format!("{what}, {rows}x{columns}"), move |d| check(d, case));
             }
+            // Longer than a block holds: each chunk has locks of its own.
+            let case = Case { shape: [40, 16400], options, runs: 5 };
+            suite.both(&format!("{what}, 40x16400"), move |d| check(d, case));
             let name = format!("{what}, shapes in turn");
             suite.both(&name, move |device| check_turns(device, options));
             let name = format!("{what}, threads at once");
@@ -138,6 +146,16 @@ fn main() -> ExitCode {
         let few_rows = Options { groups: Some(16), ..options };
         let case = Case { shape: [5, 64], options: few_rows, runs: 100 };
         suite.both(&format!("{mode:?}, 5 rows, 16 groups"), move |device| check(device, case));
+        let case = Case { shape: [5, 16400], options: few_rows, runs: 5 };
+        let name = format!("{mode:?}, 5 split rows, 16 groups");
+        suite.both(&name, move |device| check(device, case));
+    }
+    for reduction in [Reduction::GroupLocks, Reduction::Deterministic] {
+        let options = Options { reduction, ..Options::default() };
+        let case = Case { shape: [300, 64], options, runs: 100 };
+        suite.both(&format!("{reduction:?}, 300x64"), move |device| check(device, case));
+        let name = format!("{reduction:?}, shapes in turn");
+        suite.both(&name, move |device| check_turns(device, options));
     }
     let few_blocks = Options { blocks: Some(3), groups: Some(8), ..Options::default() };
     let case = Case { shape: [100, 64], options: few_blocks, runs: 100 };

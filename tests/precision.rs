@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use common::{Inputs, Outcome, Suite, assert_close, assert_near, assert_same, each_dtype};
 use common::{layer, run};
+use ferronorm::plan::DataType;
 use ferronorm::{Device, Dtype, Options, Tile};
 use reference::{Error, seed_case};
 
@@ -16,29 +17,45 @@ fn check_constant<E: Dtype>(device: &Device, columns: usize) -> Outcome {
     for (row, constant) in inputs.x.chunks_mut(columns).zip(constants) {
         row.fill(E::from_f64(constant));
     }
-    inputs.b[0] = E::from_f64(0.0);
+    let mut b = inputs.b.take().expect("the seed's data has one");
+    b[0] = E::from_f64(0.0);
+    inputs.b = Some(b.clone());
+    // rstd in the precision of the calculation.
+    let allowed = if E::DTYPE == DataType::F64 { 1e-12 } else { 1e-4 };
     for tile in [Tile::Auto, Tile::Several] {
         let found = run(&layer(device, Options { tile, ..Options::default() }), &inputs)?;
         for (row, constant) in constants.into_iter().enumerate() {
             let what = format!("{tile:?}, a row of {constant}");
-            assert_same(&what, inputs.row(&found.y, row), &inputs.b);
+            assert_same(&what, inputs.row(&found.y, row), &b);
             let stats = found.stats[row];
-            let mean = E::from_f64(constant).to_f64() as f32;
-            assert_eq!((stats.mean, stats.mean_lo), (mean, 0.0), "{what}: mean");
-            assert_near(&format!("{what}: rstd"), &[stats.rstd as f64], &[1e5f64.sqrt()], 1e-4);
+            let (mean, rest): (f64, f64) = (stats.mean.into(), stats.mean_lo.into());
+            assert_eq!((mean, rest), (E::from_f64(constant).to_f64(), 0.0), "{what}: mean");
+            let rstd = [stats.rstd.into()];
+            assert_near(&format!("{what}: rstd"), &rstd, &[1e5f64.sqrt()], allowed);
         }
-        assert_same("dw", &found.dw, &vec![E::from_f64(0.0); columns]);
+        let dw = found.dw.expect("it was asked for");
+        assert_same("dw", &dw, &vec![E::from_f64(0.0); columns]);
     }
     Ok(())
 }
 
 /// f32 rows of mean `mean` and spread `spread`, with w = 1 and b = 0: y, which is x_hat, is right to
-/// 1e-6, and all else as usual.
-fn check_offset(device: &Device, [rows, columns]: [usize; 2], mean: f64, spread: f64) -> Outcome {
+/// 1e-6, and all else as usual. f64 rows likewise: all is right to its precision.
+fn check_offset(device: &Device, shape: [usize; 2], mean: f64, spread: f64) -> Outcome {
+    check_offset_of::<f32>(device, shape, mean, spread)?;
+    check_offset_of::<f64>(device, shape, mean, spread)
+}
+
+fn check_offset_of<E: Dtype>(
+    device: &Device,
+    [rows, columns]: [usize; 2],
+    mean: f64,
+    spread: f64,
+) -> Outcome {
     let case = seed_case(rows, columns, 4);
     let x: Vec<f64> = case.x.iter().map(|x| mean + spread * (x + 2.3) / 0.5).collect();
-    let mut inputs = Inputs::<f32>::plain(columns, &x, 1e-12);
-    inputs.dy = Inputs::new(&case, 1e-12).dy;
+    let mut inputs = Inputs::<E>::plain(columns, &x, 1e-12);
+    inputs.dy = Inputs::<E>::new(&case, 1e-12).dy;
     let right = inputs.right();
     let found = run(&layer(device, Options::default()), &inputs)?;
     let error = Error::of(found.answer().y, &right.y);
@@ -49,11 +66,11 @@ fn check_offset(device: &Device, [rows, columns]: [usize; 2], mean: f64, spread:
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    each_dtype!(E => for columns in [1, 3, 5, 7, 100, 769, 1000, 3001, 4097, 15871] {
+    each_dtype!(E => for columns in [1, 3, 5, 7, 100, 769, 1000, 3001, 4097, 15871, 16385] {
         let name = format!("{} constant rows of {columns}", E::DTYPE);
         suite.both(&name, move |device| check_constant::<E>(device, columns));
     });
-    for columns in [100, 1000, 1023, 4096, 8191, 16384] {
+    for columns in [100, 1000, 1023, 4096, 8191, 16384, 20001] {
         let name = format!("mean 1e4, spread 1e-3, rows of {columns}");
         suite.both(&name, move |device| check_offset(device, [8, columns], 1e4, 1e-3));
         let name = format!("mean -1e4, spread 1e-3, rows of {columns}");

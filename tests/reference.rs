@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use common::{Inputs, Outcome, Suite, assert_close, each_dtype, layer, run};
+use common::{Inputs, Outcome, Suite, assert_close, each_dtype, each_pair, layer, run};
+use ferronorm::plan::Storage;
 use ferronorm::{Device, Dtype, Mode, Options, Tile};
 
 mod common;
@@ -39,8 +40,8 @@ fn ways() -> [(&'static str, Options); 4] {
     ]
 }
 
-fn check<E: Dtype>(device: &Device, rows: usize, columns: usize) -> Outcome {
-    let inputs = Inputs::<E>::seed(rows, columns, (rows * columns) as u64);
+fn check<E: Dtype, P: Dtype>(device: &Device, rows: usize, columns: usize) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(rows, columns, (rows * columns) as u64);
     let right = inputs.right();
     for (way, options) in ways() {
         let found = run(&layer(device, options), &inputs).map_err(|e| format!("{way}: {e}"))?;
@@ -51,17 +52,19 @@ fn check<E: Dtype>(device: &Device, rows: usize, columns: usize) -> Outcome {
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    each_dtype!(E => for columns in COLUMNS {
-        for rows in rows(columns) {
-            let name = format!("{} {rows}x{columns}", E::DTYPE);
-            suite.both(&name, move |device| check::<E>(device, rows, columns));
+    each_pair!(E, P => for columns in COLUMNS {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        let rows = if E::DTYPE == P::DTYPE { rows(columns) } else { vec![17] };
+        for rows in rows {
+            let name = format!("{types} {rows}x{columns}");
+            suite.both(&name, move |device| check::<E, P>(device, rows, columns));
         }
     });
     // The seed's own shape, in its own type, and on the GPU in each.
-    suite.cpu("f16 1151x8192", |device| check::<half::f16>(device, 1151, 8192));
+    suite.cpu("f16 1151x8192", |device| check::<half::f16, half::f16>(device, 1151, 8192));
     each_dtype!(E => {
         let name = format!("{} 1151x8192", E::DTYPE);
-        suite.gpu(&name, |device| check::<E>(device, 1151, 8192));
+        suite.gpu(&name, |device| check::<E, E>(device, 1151, 8192));
     });
     suite.run()
 }

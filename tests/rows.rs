@@ -3,7 +3,11 @@
 
 use std::process::ExitCode;
 
-use common::{Inputs, Outcome, Outputs, Suite, assert_close, assert_same, each_dtype, layer, run};
+use common::{
+    Inputs, Outcome, Outputs, Suite, assert_close, assert_same, each_dtype, each_pair, flat, layer,
+    run,
+};
+use ferronorm::plan::{DataType, Storage};
 use ferronorm::{Device, Dtype, Mode, Options, Tile};
 
 mod common;
@@ -20,23 +24,28 @@ fn ways() -> [Options; 4] {
 }
 
 /// Every result of row `row`.
-fn row_of<E: Dtype>(inputs: &Inputs<E>, outputs: &Outputs<E>, row: usize) -> Outputs<E> {
+fn row_of<E: Dtype, P: Dtype>(
+    inputs: &Inputs<E, P>,
+    outputs: &Outputs<E, P>,
+    row: usize,
+) -> Outputs<E, P> {
     Outputs {
         y: inputs.row(&outputs.y, row).to_vec(),
+        sum: None,
         stats: vec![outputs.stats[row]],
         dx: inputs.row(&outputs.dx, row).to_vec(),
-        dw: vec![],
-        db: vec![],
+        dw: None,
+        db: None,
     }
 }
 
 /// pytorch/pytorch#149301: an anchor row, first, in the middle and last of M rows.
-fn check_anchor<E: Dtype>(device: &Device, columns: usize) -> Outcome {
-    let anchor = Inputs::<E>::seed(1, columns, 5);
+fn check_anchor<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
+    let anchor = Inputs::<E, P>::seed(1, columns, 5);
     let right = run(&layer(device, Options::default()), &anchor)?;
     assert_close("the anchor alone", &anchor, &right, &anchor.right());
     for rows in [1, 2, 17, 33, 128, 257, 1024] {
-        let mut inputs = Inputs::<E>::seed(rows, columns, 6);
+        let mut inputs = Inputs::<E, P>::seed(rows, columns, 6);
         (inputs.w, inputs.b) = (anchor.w.clone(), anchor.b.clone());
         let places = [0, rows / 2, rows - 1];
         for place in places {
@@ -60,10 +69,10 @@ fn is_nan<E: Dtype>(what: &str, values: &[E]) {
 }
 
 /// Row 3 of 8 is bad; the others keep their bits.
-fn assert_others_same<E: Dtype>(
-    inputs: &Inputs<E>,
-    found: &Outputs<E>,
-    good: &Outputs<E>,
+fn assert_others_same<E: Dtype, P: Dtype>(
+    inputs: &Inputs<E, P>,
+    found: &Outputs<E, P>,
+    good: &Outputs<E, P>,
     what: &str,
 ) {
     for row in (0..8).filter(|row| *row != 3) {
@@ -72,16 +81,20 @@ fn assert_others_same<E: Dtype>(
     }
 }
 
-/// pytorch/pytorch#173885, #162489: a row that holds a NaN or an infinity, or (f32) whose variance
-/// is beyond f32, is NaN, and never a wrong number; dw, which sums its x_hat, is NaN too, but db,
-/// to which x is nothing, is not.
-fn check_bad_x<E: Dtype>(device: &Device, columns: usize) -> Outcome {
-    let inputs = Inputs::<E>::seed(8, columns, 7);
-    let overflow = if E::DTYPE == f32::DTYPE { [1e30, -1e30] } else { [f64::INFINITY; 2] };
+/// A result that there is.
+fn some<T>(gradient: &Option<Vec<T>>) -> &[T] {
+    gradient.as_deref().expect("it was asked for")
+}
+
+/// pytorch/pytorch#173885, #162489: a row that holds a NaN or an infinity is NaN, and never a wrong
+/// number; dw, which sums its x_hat, is NaN too, but db, to which x is nothing, is not.
+fn check_bad_x<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(8, columns, 7);
+    let infinite = [f64::INFINITY; 2];
     for options in ways() {
         let layer = layer(device, options);
         let good = run(&layer, &inputs)?;
-        for values in [[f64::NAN, 0.0], [f64::INFINITY, 0.0], [0.0, f64::NEG_INFINITY], overflow] {
+        for values in [[f64::NAN, 0.0], [f64::INFINITY, 0.0], [0.0, f64::NEG_INFINITY], infinite] {
             let what = format!("{values:?} in x, {options:?}");
             let mut bad = inputs.clone();
             for (place, value) in values.into_iter().enumerate() {
@@ -92,17 +105,52 @@ fn check_bad_x<E: Dtype>(device: &Device, columns: usize) -> Outcome {
             let row = row_of(&inputs, &found, 3);
             is_nan(&format!("{what}: y"), &row.y);
             is_nan(&format!("{what}: dx"), &row.dx);
-            is_nan(&format!("{what}: rstd"), &[row.stats[0].rstd]);
-            is_nan(&format!("{what}: dw"), &found.dw);
-            assert_same(&format!("{what}: db"), &found.db, &good.db);
+            is_nan::<f64>(&format!("{what}: rstd"), &[row.stats[0].rstd.into()]);
+            is_nan(&format!("{what}: dw"), some(&found.dw));
+            assert_same(&format!("{what}: db"), some(&found.db), some(&good.db));
         }
     }
     Ok(())
 }
 
+/// A row whose variance is beyond its type is no wrong number either: scaled by a power of two, its
+/// results have the same bits, apart from the scale of dx and the statistics.
+fn check_large_x<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
+    let (size, scale) = match E::DTYPE {
+        DataType::F64 => (1e200, 2f64.powi(-630)),
+        _ => (1e30, 2f64.powi(-66)),
+    };
+    let mut large = Inputs::<E, P>::seed(8, columns, 7);
+    let range = 3 * columns..4 * columns;
+    large.x[3 * columns + columns / 2] = E::from_f64(size);
+    large.x[3 * columns + columns / 2 + 1] = E::from_f64(-size);
+    let scaled = |values: &[E]| -> Vec<E> {
+        values.iter().map(|value| E::from_f64(value.to_f64() * scale)).collect()
+    };
+    let mut small = large.clone();
+    small.x[range.clone()].copy_from_slice(&scaled(&large.x[range]));
+    for options in ways() {
+        let layer = layer(device, options);
+        let (found, good) = (run(&layer, &large)?, run(&layer, &small)?);
+        let what = format!("{options:?}");
+        assert_close(&what, &small, &good, &small.right());
+        assert_others_same(&large, &found, &good, &what);
+        let [row, right] = [&found, &good].map(|outputs| row_of(&large, outputs, 3));
+        assert_same(&format!("{what}: y"), &row.y, &right.y);
+        assert_same(&format!("{what}: dx"), &row.dx, &scaled(&right.dx));
+        // mean, its rest and 1 / rstd grow with x.
+        let [mut row, right] = [flat(&row.stats), flat(&right.stats)];
+        row[..2].iter_mut().for_each(|mean| *mean *= scale);
+        row[2] /= scale;
+        assert_same(&format!("{what}: statistics"), &row, &right);
+        found.assert_same_columns(&good, &what);
+    }
+    Ok(())
+}
+
 /// A NaN in dy spoils dx of its row, and dw and db of its column.
-fn check_bad_dy<E: Dtype>(device: &Device, columns: usize) -> Outcome {
-    let inputs = Inputs::<E>::seed(8, columns, 7);
+fn check_bad_dy<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
+    let inputs = Inputs::<E, P>::seed(8, columns, 7);
     let column = columns - 1;
     let mut bad = inputs.clone();
     bad.dy[3 * columns + column] = E::from_f64(f64::NAN);
@@ -113,7 +161,8 @@ fn check_bad_dy<E: Dtype>(device: &Device, columns: usize) -> Outcome {
         assert_others_same(&inputs, &found, &good, &what);
         is_nan("dx", inputs.row(&found.dx, 3));
         assert_same("y", &found.y, &good.y);
-        for (name, found, good) in [("dw", found.dw, good.dw), ("db", found.db, good.db)] {
+        for (name, found, good) in [("dw", &found.dw, &good.dw), ("db", &found.db, &good.db)] {
+            let (found, good) = (some(found), some(good));
             is_nan(name, &found[column..]);
             assert_same(&format!("{what}: {name}"), &found[..column], &good[..column]);
         }
@@ -123,8 +172,8 @@ fn check_bad_dy<E: Dtype>(device: &Device, columns: usize) -> Outcome {
 
 /// flashinfer-ai/flashinfer#3607: two sums meet in the same shared memory without a barrier. Rows
 /// of very different means beside each other, in few blocks, again and again.
-fn check_repeats<E: Dtype>(device: &Device, columns: usize) -> Outcome {
-    let mut inputs = Inputs::<E>::seed(22, columns, 8);
+fn check_repeats<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
+    let mut inputs = Inputs::<E, P>::seed(22, columns, 8);
     for (row, x) in inputs.x.chunks_mut(columns).enumerate() {
         let (shift, scale) = [(1000.0, 1.0), (-5.0, 0.01), (0.0, 300.0), (2.0, 1.0)][row % 4];
         x.iter_mut().for_each(|x| *x = E::from_f64(shift + scale * x.to_f64()));
@@ -146,19 +195,27 @@ fn check_repeats<E: Dtype>(device: &Device, columns: usize) -> Outcome {
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    each_dtype!(E => for columns in [104, 257] {
-        let name = |what: &str| format!("{what}, {}, rows of {columns}", E::DTYPE);
-        suite.both(&name("anchor"), move |device| check_anchor::<E>(device, columns));
-        suite.both(&name("bad x"), move |device| check_bad_x::<E>(device, columns));
-        suite.both(&name("bad dy"), move |device| check_bad_dy::<E>(device, columns));
-        suite.both(&name("repeats"), move |device| check_repeats::<E>(device, columns));
+    each_pair!(E, P => for columns in [104, 257] {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        let name = |what: &str| format!("{what}, {types}, rows of {columns}");
+        suite.both(&name("anchor"), move |device| check_anchor::<E, P>(device, columns));
+        suite.both(&name("bad x"), move |device| check_bad_x::<E, P>(device, columns));
+        if E::DTYPE != DataType::F16 {
+            suite.both(&name("large x"), move |device| check_large_x::<E, P>(device, columns));
+        }
+        suite.both(&name("bad dy"), move |device| check_bad_dy::<E, P>(device, columns));
+        suite.both(&name("repeats"), move |device| check_repeats::<E, P>(device, columns));
     });
-    // Whole packs, two and more to a thread.
+    // Whole packs, two and more to a thread (f64: more than a block holds).
     each_dtype!(E => {
         let name = format!("anchor, {}, rows of 4160", E::DTYPE);
-        suite.gpu(&name, |device| check_anchor::<E>(device, 4160));
+        suite.gpu(&name, |device| check_anchor::<E, E>(device, 4160));
         let name = format!("bad x, {}, rows of 4160", E::DTYPE);
-        suite.both(&name, |device| check_bad_x::<E>(device, 4160));
+        suite.both(&name, |device| check_bad_x::<E, E>(device, 4160));
+        if E::DTYPE != DataType::F16 {
+            let name = format!("large x, {}, rows of 4160", E::DTYPE);
+            suite.both(&name, |device| check_large_x::<E, E>(device, 4160));
+        }
     });
     suite.run()
 }

@@ -46,8 +46,8 @@ fn check_arange(device: &Device) -> Outcome {
     let rows = 200_000;
     let x: Vec<f32> = (0..rows * 32).map(|i| i as f32).collect();
     let x = Tensor::from_slice(device, &x, [rows, 32])?;
-    let w = Tensor::from_slice(device, &[1.0; 32], [1, 32])?;
-    let b = Tensor::zeros(device, [1, 32])?;
+    let w = Tensor::from_slice(device, &[1.0f32; 32], [32])?;
+    let b = Tensor::zeros(device, [32])?;
     let (y, _) = layer(device, Options::default()).forward(&x, &w, &b, 1e-5)?;
     let right: Vec<f64> =
         (0..32).map(|column| (column as f64 - 15.5) / (85.25f64 + 1e-5).sqrt()).collect();
@@ -64,7 +64,7 @@ fn check_arange(device: &Device) -> Outcome {
 fn check_none<E: Dtype>(device: &Device) -> Outcome {
     for options in modes() {
         let layer = layer(device, options);
-        for columns in [1, 100, 4097] {
+        for columns in [1, 100, 4097, 16385] {
             // The rows before leave sums in the scratch, for a stage 2 that reads any.
             let some = Inputs::<E>::seed(3, columns, 11);
             let none = Inputs { x: vec![], dy: vec![], shape: [0, columns], ..some.clone() };

@@ -1,6 +1,7 @@
 //! Owned memory of a device.
 
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 
 use cust::memory::DeviceBuffer;
 use cust::sys;
@@ -60,7 +61,7 @@ impl<T: Copy + Default> Buffer<T> {
 
     pub(crate) fn from_slice(device: &Device, data: &[T]) -> Result<Self> {
         let mut buffer = Self::new(device, data.len())?;
-        buffer.copy_from(data)?;
+        buffer.write(0, data)?;
         Ok(buffer)
     }
 
@@ -99,14 +100,15 @@ impl<T: Copy + Default> Buffer<T> {
         Ok(())
     }
 
-    /// Copies all elements from `data`, which has as many.
-    pub(crate) fn copy_from(&mut self, data: &[T]) -> Result<()> {
-        assert_eq!(data.len(), self.len);
-        let target = self.as_mut_ptr() as u64;
+    /// Copies `data` over the elements from `offset` on, which the buffer must have, after the work
+    /// before it.
+    pub(crate) fn write(&mut self, offset: usize, data: &[T]) -> Result<()> {
+        assert!(offset <= self.len && data.len() <= self.len - offset);
+        let target = self.as_mut_ptr().wrapping_add(offset) as u64;
         match (&mut self.memory, &*self.device.0) {
-            (Memory::Cpu(memory), _) => memory.copy_from_slice(data),
+            (Memory::Cpu(memory), _) => memory[offset..][..data.len()].copy_from_slice(data),
             (Memory::Gpu(_), Backend::Gpu(gpu)) if !data.is_empty() => {
-                // SAFETY: both are as long as `data`.
+                // SAFETY: the buffer goes on for at least `data` from `target`, as asserted.
                 unsafe { gpu.upload(target, data.as_ptr().cast(), size_of_val(data))? }
             }
             (Memory::Gpu(_), _) => {}
@@ -114,19 +116,26 @@ impl<T: Copy + Default> Buffer<T> {
         Ok(())
     }
 
-    /// A copy of all elements, after the work before it.
-    pub(crate) fn to_vec(&self) -> Result<Vec<T>> {
-        let mut data = vec![T::default(); self.len];
+    /// A copy of these elements, which the buffer must have, after the work before it.
+    pub(crate) fn read(&self, range: Range<usize>) -> Result<Vec<T>> {
+        assert!(range.start <= range.end && range.end <= self.len);
+        let mut data = vec![T::default(); range.len()];
         match (&self.memory, &*self.device.0) {
-            (Memory::Cpu(memory), _) => data.copy_from_slice(memory),
+            (Memory::Cpu(memory), _) => data.copy_from_slice(&memory[range]),
             (Memory::Gpu(_), Backend::Gpu(gpu)) if !data.is_empty() => {
+                let source = self.as_ptr().wrapping_add(range.start) as u64;
                 let bytes = size_of_val(&data[..]);
-                // SAFETY: both are `bytes` long.
-                unsafe { gpu.download(data.as_mut_ptr().cast(), self.as_ptr() as u64, bytes)? }
+                // SAFETY: the buffer goes on for at least `bytes` from `source`, as asserted.
+                unsafe { gpu.download(data.as_mut_ptr().cast(), source, bytes)? }
             }
             (Memory::Gpu(_), _) => {}
         }
         Ok(data)
+    }
+
+    /// A copy of all elements, after the work before it.
+    pub(crate) fn to_vec(&self) -> Result<Vec<T>> {
+        self.read(0..self.len)
     }
 }
 

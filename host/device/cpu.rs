@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
-use kernels::entry::cpu::{At, Compiled};
+use kernels::entry::cpu::{Args, At, run_block};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Result;
@@ -58,41 +57,15 @@ impl Cpu {
         }
     }
 
+    /// Runs a launch.
+    ///
     /// # Safety
     ///
-    /// As for `kernels::forward::rows`.
-    pub(crate) unsafe fn forward<E: Compiled>(&self, launch: &Launch, args: &ForwardArgs<E>) {
-        let (v, r) = (launch.instance.packs, launch.instance.rows);
-        let args = Shared(args);
+    /// As for the kernel.
+    pub(crate) unsafe fn launch(&self, launch: &Launch, args: Args<'_>) {
+        let args = Shared(&args);
         // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { E::forward(v, r, block, args.get()) });
-    }
-
-    /// # Safety
-    ///
-    /// As for `kernels::backward::rows`.
-    pub(crate) unsafe fn backward_rows<E: Compiled>(
-        &self,
-        launch: &Launch,
-        args: &BackwardArgs<E>,
-    ) {
-        let (v, r) = (launch.instance.packs, launch.instance.rows);
-        let args = Shared(args);
-        // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { E::backward_rows(v, r, block, args.get()) });
-    }
-
-    /// # Safety
-    ///
-    /// As for `kernels::columns::reduce`.
-    pub(crate) unsafe fn backward_columns<E: Compiled>(
-        &self,
-        launch: &Launch,
-        args: &ColumnsArgs<E>,
-    ) {
-        let args = Shared(args);
-        // SAFETY: the caller's promises.
-        self.run(launch, |block| unsafe { E::backward_columns(block, args.get()) });
+        self.run(launch, |block| unsafe { run_block(&launch.instance, block, *args.get()) });
     }
 
     pub(crate) fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<Duration> {

@@ -3,6 +3,9 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::ptx;
 
+mod reductions;
+mod split;
+
 const H200: DeviceInfo = DeviceInfo {
     multiprocessors: 132,
     block_shared_memory: 232_448,
@@ -11,9 +14,52 @@ const H200: DeviceInfo = DeviceInfo {
     direct_tiles: false,
 };
 
-fn work(rows: usize, columns: usize, dtype: DataType) -> Work {
-    let aligned = columns.is_multiple_of(dtype.lanes());
-    Work { rows, columns, dtype, aligned }
+/// A device whose kernels have no ring.
+const T4: DeviceInfo = DeviceInfo {
+    multiprocessors: 40,
+    block_shared_memory: 65_536,
+    multiprocessor_shared_memory: 65_536,
+    ring: false,
+    direct_tiles: false,
+};
+
+const F16: Storage = Storage::of(DataType::F16);
+const F32: Storage = Storage::of(DataType::F32);
+
+fn work(rows: usize, columns: usize, storage: Storage) -> Work {
+    let aligned = columns.is_multiple_of(storage.x.lanes());
+    Work { rows, columns, storage, aligned, plain: true }
+}
+
+fn seed() -> Options {
+    Options { mode: Mode::Seed, ..Options::default() }
+}
+
+/// Backward with all gradients.
+fn backward_all(device: DeviceInfo, work: Work, options: Options) -> Result<Backward> {
+    backward(device, work, options, Want::ALL)
+}
+
+/// The launch of rows that are not split.
+fn only(steps: &Steps) -> Launch {
+    let launches: Vec<Launch> = steps.iter().copied().collect();
+    let [launch] = launches[..] else { panic!("not one launch: {launches:?}") };
+    launch
+}
+
+/// Stage 2 covers dw and db, each chunk by itself.
+fn assert_columns_covered(plan: &Backward, columns: usize) {
+    let (x, chunks, packs) = (plan.storage.x, plan.chunks.get(), plan.packs.get());
+    let launch = plan.columns.expect("dw and db are asked for");
+    let only = Instance::only(Kernel::BackwardColumns, plan.storage);
+    assert_eq!((launch.instance, launch.block), (only, COLUMN_THREADS as u32));
+    let grid = launch.grid as usize;
+    assert!((1..=MAX_GRID).contains(&grid) && grid.is_multiple_of(chunks), "{grid}");
+    assert!(packs * chunks * x.lanes() >= columns, "{packs} packs, {chunks} chunks: {columns}");
+    let held = grid / chunks * QUADS_PER_BLOCK * x.real().lanes();
+    assert!(held >= 2 * packs * x.lanes(), "{grid} blocks for {columns}");
+    let sums = plan.groups as usize * chunks * 2 * packs * x.lanes() * x.real().size();
+    assert_eq!((plan.sums(), plan.locks()), (sums, 2 * plan.groups as usize * chunks));
 }
 
 #[test]
@@ -26,33 +72,49 @@ fn every_instance_is_an_entry_and_every_entry_an_instance() {
             .map(|line| line.trim_end_matches('(').to_owned())
             .collect();
         let ring = ptx.target >= ptx::RING_TARGET;
-        let named: BTreeSet<String> = instances(ring).map(|i| i.to_string()).collect();
+        let named: BTreeSet<String> = instances(ring).iter().map(Instance::to_string).collect();
         assert_eq!(entries, named, "sm_{}", ptx.target);
     }
 }
 
 #[test]
+fn no_two_instances_have_one_name() {
+    let names: BTreeSet<String> = instances(true).iter().map(Instance::to_string).collect();
+    assert_eq!(names.len(), instances(true).len());
+    let all = instances(true);
+    assert!(instances(false).iter().all(|i| all.contains(i) && i.feed != Feed::Ring));
+}
+
+#[test]
 fn plans_fit_the_device_and_name_compiled_kernels() {
-    let known: Vec<Instance> = instances(true).collect();
-    for dtype in DataType::ALL {
-        for columns in (1..=MAX_COLUMNS).step_by(17).chain([8, 1024, 4096, 8192, MAX_COLUMNS]) {
+    for (device, storage) in [H200, T4].into_iter().flat_map(|d| Storage::ALL.map(|s| (d, s))) {
+        let known = instances(device.ring);
+        let longest = longest_held(storage.x);
+        let more = [8, 1024, 4096, 8192, longest].into_iter().filter(|n| *n <= longest);
+        for columns in (1..=longest).step_by(17).chain(more) {
             for rows in [1, 3, 131, 1151, 4096, 1 << 40] {
-                let plan = backward(H200, work(rows, columns, dtype), Options::default()).unwrap();
-                let forward =
-                    forward(H200, work(rows, columns, dtype), Options::default()).unwrap();
-                for launch in [plan.rows, forward] {
+                let work = work(rows, columns, storage);
+                let plan = backward_all(device, work, Options::default()).unwrap();
+                let forward = forward(device, work, Options::default()).unwrap();
+                assert_eq!((forward.chunks, forward.parts), (NonZeroUsize::MIN, 0));
+                assert_eq!((plan.chunks, plan.parts), (NonZeroUsize::MIN, 0));
+                for launch in [only(&plan.rows), only(&forward.steps)] {
                     let Launch { instance, grid, block, shared_memory, depth } = launch;
                     assert!(known.contains(&instance), "{instance}");
+                    assert_eq!(instance.storage, storage);
                     assert!(block.is_multiple_of(32) && block <= 512);
-                    let held = instance.packs * block as usize * dtype.lanes();
+                    let held = instance.packs * block as usize * storage.x.lanes();
                     assert!(held >= columns, "{instance} on {block} threads holds {held}");
-                    assert!(grid >= 1 && grid as usize <= rows);
-                    assert!(shared_memory + 1024 <= H200.block_shared_memory);
+                    assert!(grid >= 1 && grid as usize <= rows.min(MAX_GRID));
+                    assert!(
+                        shared_memory == 0 || shared_memory + 1024 <= device.block_shared_memory
+                    );
                     assert_eq!(instance.feed == Feed::Ring, depth >= 2);
                 }
-                assert_eq!(plan.groups, plan.rows.grid);
-                assert!(plan.packs * dtype.lanes() >= columns);
-                assert!(plan.columns.grid as usize * QUADS_PER_BLOCK * 4 >= 2 * columns);
+                assert_eq!(plan.groups, only(&plan.rows).grid);
+                assert_eq!(plan.used_groups, plan.groups);
+                assert!(known.contains(&plan.columns.unwrap().instance));
+                assert_columns_covered(&plan, columns);
             }
         }
     }
@@ -60,46 +122,103 @@ fn plans_fit_the_device_and_name_compiled_kernels() {
 
 #[test]
 fn the_team_does_not_depend_on_device_rows_or_mode() {
-    for dtype in DataType::ALL {
-        for columns in [1, 33, 1000, 1025, 8192, 15872] {
+    for storage in Storage::ALL {
+        let columns = [1, 33, 1000, 1025, 4096, 8192, 15872];
+        for columns in columns.into_iter().filter(|n| *n <= longest_held(storage.x)) {
             let team = |device, rows, mode| {
                 let options = Options { mode, ..Options::default() };
-                let launch = forward(device, work(rows, columns, dtype), options).unwrap();
+                let launch = forward(device, work(rows, columns, storage), options).unwrap();
+                let launch = only(&launch.steps);
                 (launch.instance.packs, launch.block)
             };
             let one = team(DeviceInfo::CPU, 1, Mode::Persistent);
             assert_eq!(one, team(H200, 4096, Mode::Persistent));
             assert_eq!(one, team(H200, 4096, Mode::Seed));
+            // Of w and b it does not depend either: rows have the same bits with f32 weights.
+            let own = work(4096, columns, Storage::of(storage.x));
+            let own = only(&forward(H200, own, Options::default()).unwrap().steps);
+            assert_eq!(one, (own.instance.packs, own.block));
         }
     }
 }
 
 #[test]
 fn seed_mode_has_a_block_a_row_and_the_table_of_groups() {
-    let options = Options { mode: Mode::Seed, ..Options::default() };
     for (columns, groups) in [(1024, 256), (1025, 128), (4096, 128), (8192, 96), (8193, 64)] {
-        let plan = backward(H200, work(1151, columns, DataType::F16), options).unwrap();
-        assert_eq!((plan.rows.grid, plan.groups), (1151, groups), "{columns}");
-        assert_eq!(plan.rows.instance.rows, 1);
+        let plan = backward_all(H200, work(1151, columns, F16), seed()).unwrap();
+        let rows = only(&plan.rows);
+        assert_eq!((rows.grid, plan.groups), (1151, groups), "{columns}");
+        assert_eq!(rows.instance.rows, 1);
     }
-    let few = backward(H200, work(10, 1024, DataType::F16), options).unwrap();
-    assert_eq!((few.groups, few.used_groups()), (256, 10));
+    let few = backward_all(H200, work(10, 1024, F16), seed()).unwrap();
+    assert_eq!((few.groups, few.used_groups), (256, 10));
+    // A grid has an end; blocks then take several rows.
+    let most = backward_all(H200, work(1 << 40, 1024, F16), seed()).unwrap();
+    assert_eq!((only(&most.rows).grid as usize, most.used_groups), (MAX_GRID, 256));
+    let most = forward(H200, work(1 << 40, 1024, F16), seed()).unwrap();
+    assert_eq!(only(&most.steps).grid as usize, MAX_GRID);
 }
 
 #[test]
-fn bad_work_is_refused() {
-    for columns in [0, MAX_COLUMNS + 1] {
-        let error = forward(H200, work(1, columns, DataType::F32), Options::default());
-        assert_eq!(error, Err(Error::Columns { found: columns, most: MAX_COLUMNS }));
+fn options_of_zero_are_refused() {
+    let (default, zero) = (Options::default(), Some(0));
+    for (option, options) in [
+        ("groups", Options { groups: zero, ..default }),
+        ("blocks", Options { blocks: zero, ..default }),
+    ] {
+        let error = Error::ZeroOption { option };
+        // Even where there is nothing to do.
+        for [rows, columns] in [[1, 8], [0, 8], [1, 0], [1, 1 << 20]] {
+            let work = work(rows, columns, F32);
+            assert_eq!(backward_all(H200, work, options), Err(error.clone()));
+            assert_eq!(forward(H200, work, options), Err(error.clone()));
+        }
     }
-    let options = Options { groups: Some(0), ..Options::default() };
-    let error = backward(H200, work(1, 8, DataType::F32), options);
-    assert_eq!(error, Err(Error::ZeroOption { option: "groups" }));
 }
 
 #[test]
 fn no_rows_no_launch() {
-    let plan = backward(H200, work(0, 8, DataType::F32), Options::default()).unwrap();
-    assert_eq!((plan.rows.grid, plan.used_groups(), plan.groups), (0, 0, 1));
-    assert!(plan.columns.grid > 0, "dw and db are written, as zeros");
+    for storage in Storage::ALL {
+        for columns in [1, 8, 1000, 4096, 4097, 16384, 16385, 70001] {
+            let work = work(0, columns, storage);
+            let forward = forward(H200, work, Options::default()).unwrap();
+            assert_eq!((forward.steps, forward.parts), (Steps::default(), 0));
+            for options in [Options::default(), Options { blocks: Some(7), ..Options::default() }] {
+                let plan = backward_all(H200, work, options).unwrap();
+                assert_eq!((plan.rows, plan.parts), (Steps::default(), 0));
+                assert_eq!((plan.used_groups, plan.groups), (0, 1));
+                // dw and db are written, as zeros.
+                assert_columns_covered(&plan, columns);
+            }
+            let plan = backward_all(H200, work, seed()).unwrap();
+            assert_eq!((plan.rows, plan.used_groups), (Steps::default(), 0));
+            assert_columns_covered(&plan, columns);
+        }
+    }
+}
+
+#[test]
+fn no_columns_no_launch() {
+    for (storage, rows) in Storage::ALL.into_iter().flat_map(|s| [0, 1, 1 << 40].map(|m| (s, m))) {
+        let work = work(rows, 0, storage);
+        for options in [Options::default(), seed()] {
+            let forward = forward(H200, work, options).unwrap();
+            assert_eq!((forward.steps, forward.parts), (Steps::default(), 0));
+            let plan = backward_all(H200, work, options).unwrap();
+            assert_eq!((plan.rows, plan.columns, plan.parts), (Steps::default(), None, 0));
+            assert_eq!((plan.sums(), plan.used_groups), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn only_plain_work_goes_through_a_ring() {
+    let plain = work(4096, 1024, Storage::of(DataType::F16));
+    for work in [plain, Work { plain: false, ..plain }] {
+        let forward = forward(H200, work, Options::default()).unwrap();
+        let backward = backward(H200, work, Options::default(), Want::ALL).unwrap();
+        for launch in forward.steps.iter().chain(backward.rows.iter()) {
+            assert_eq!(launch.instance.feed == Feed::Ring, work.plain, "{}", launch.instance);
+        }
+    }
 }

@@ -8,10 +8,10 @@ use std::vec::Vec;
 
 use half::slice::HalfFloatSliceExt;
 
-use crate::args::RowStats;
 use crate::block::{Block, MAX_WARPS, WARP};
-use crate::element::Pack;
+use crate::element::{Element, Lanes, Pack};
 use crate::lock::{Gate, LockWord};
+use crate::real::Real;
 
 /// A block of threads, run by one OS thread.
 ///
@@ -34,10 +34,12 @@ pub trait Work {
 /// Runs `work` for block `index` of `grid` blocks of `threads` threads (a multiple of 32), with
 /// fused multiply-add and 256-bit vectors where the processor has them. The results are the same
 /// without: only slower, since each `fma` is then a library call.
+#[inline]
 pub fn run(work: impl Work, index: usize, grid: usize, threads: usize) {
     assert!(threads > 0 && threads.is_multiple_of(WARP), "threads: {threads}");
     #[cfg(target_arch = "x86_64")]
     {
+        #[inline]
         #[target_feature(enable = "avx2,fma,f16c")]
         fn wide(work: impl Work, block: &mut CpuBlock<true>) {
             work.run(block);
@@ -84,14 +86,14 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
     }
 
     #[inline(always)]
-    fn sum<S, const R: usize, const K: usize>(
+    fn sum<S, T: Real, const R: usize, const K: usize>(
         &mut self,
         state: &mut Vec<S>,
-        mut phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
-    ) -> [[f32; K]; R] {
-        let mut warps = [[[0.0; K]; R]; MAX_WARPS];
+        mut phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
+    ) -> [[T; K]; R] {
+        let mut warps = [[[T::ZERO; K]; R]; MAX_WARPS];
         for (warp, states) in state.chunks_mut(WARP).enumerate() {
-            let mut lanes = [[[0.0; K]; R]; WARP];
+            let mut lanes = [[[T::ZERO; K]; R]; WARP];
             for (lane, s) in states.iter_mut().enumerate() {
                 lanes[lane] = phase(warp * WARP + lane, s);
             }
@@ -102,19 +104,19 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
     }
 
     #[inline(always)]
-    fn lane_sum(
+    fn lane_sum<T: Real>(
         &mut self,
-        mut value: impl FnMut(usize) -> [f32; 4],
-        mut take: impl FnMut(usize, [f32; 4]),
+        mut value: impl FnMut(usize) -> <T as Element>::Lanes,
+        mut take: impl FnMut(usize, <T as Element>::Lanes),
     ) {
-        let mut sums = [[0.0; 4]; WARP];
+        let mut sums = [<T as Element>::Lanes::ZERO; WARP];
         for thread in 0..self.threads {
             let value = value(thread);
             let sum = &mut sums[thread % WARP];
             if thread < WARP {
                 *sum = value;
             } else {
-                for l in 0..4 {
+                for l in 0..T::LANES {
                     sum[l] += value[l];
                 }
             }
@@ -127,7 +129,7 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
 
 /// The sum of `values` by halves: what lane 0 of a GPU's butterfly holds.
 #[inline(always)]
-fn fold<const R: usize, const K: usize>(values: &mut [[[f32; K]; R]]) -> [[f32; K]; R] {
+fn fold<T: Real, const R: usize, const K: usize>(values: &mut [[[T; K]; R]]) -> [[T; K]; R] {
     let mut half = values.len() / 2;
     while half > 0 {
         let (low, high) = values.split_at_mut(half);
@@ -223,17 +225,32 @@ pub fn wait_for_previous() {}
 #[inline(always)]
 pub fn let_next_start() {}
 
-/// `a * b + c` with one rounding.
-#[inline(always)]
-pub fn fma(a: f32, b: f32, c: f32) -> f32 {
-    a.mul_add(b, c)
+/// What a machine does with numbers, beside the operators.
+pub trait Number: Copy {
+    /// `self * b + c` with one rounding.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// Square root, correctly rounded.
+    fn sqrt(self) -> Self;
 }
 
-/// Square root, correctly rounded.
-#[inline(always)]
-pub fn sqrt(a: f32) -> f32 {
-    a.sqrt()
+macro_rules! number {
+    ($type:ident) => {
+        impl Number for $type {
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                self.mul_add(b, c)
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                $type::sqrt(self)
+            }
+        }
+    };
 }
+
+number!(f32);
+number!(f64);
 
 /// The values of eight binary16 numbers, by the processor's instruction where it has one.
 #[inline(always)]
@@ -320,46 +337,26 @@ pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
     }
 }
 
-/// Stores a row's statistics.
+/// Loads 16 bytes that other blocks may have written, or gives zeros and does not touch memory if
+/// `skip`.
 ///
 /// # Safety
 ///
-/// `ptr` must be aligned and writable.
+/// `ptr` must be aligned and readable, unless `skip`; a lock or a launch orders the writes before
+/// this.
 #[inline(always)]
-pub unsafe fn store_stats(ptr: *mut RowStats, stats: RowStats) {
+pub unsafe fn load_shared_unless(skip: bool, ptr: *const Pack) -> Pack {
     // SAFETY: the caller's promise.
-    unsafe { *ptr = stats }
+    unsafe { load_pack_unless(skip, ptr) }
 }
 
-/// Loads four f32.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and readable; a lock or a launch orders other accesses.
-#[inline(always)]
-pub unsafe fn load_shared_f32(ptr: *const f32) -> [f32; 4] {
-    // SAFETY: the caller's promise.
-    unsafe { *ptr.cast() }
-}
-
-/// Loads four f32, or gives zeros and does not touch memory if `skip`.
-///
-/// # Safety
-///
-/// As for [`load_shared_f32`], unless `skip`.
-#[inline(always)]
-pub unsafe fn load_shared_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
-    // SAFETY: the caller's promise.
-    if skip { [0.0; 4] } else { unsafe { load_shared_f32(ptr) } }
-}
-
-/// Stores four f32.
+/// Stores 16 bytes for other blocks to read.
 ///
 /// # Safety
 ///
 /// `ptr` must be aligned and writable; a lock or a launch orders other accesses.
 #[inline(always)]
-pub unsafe fn store_shared_f32(ptr: *mut f32, value: [f32; 4]) {
+pub unsafe fn store_shared(ptr: *mut Pack, value: Pack) {
     // SAFETY: the caller's promise.
-    unsafe { *ptr.cast() = value }
+    unsafe { *ptr = value }
 }

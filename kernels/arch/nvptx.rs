@@ -2,19 +2,20 @@
 
 use cuda_std::{atomic, float, mem, shared, thread, warp};
 
-pub use cuda_std::float::{fma, sqrt};
 pub use cuda_std::thread::opaque;
 
 #[cfg(target_feature = "sm_90")]
 pub use cuda_std::grid::{let_next_start, wait_for_previous};
 
-use crate::args::RowStats;
 use crate::block::{Block, MAX_WARPS};
-use crate::element::Pack;
+use crate::element::{Element, Pack};
 use crate::lock::{Gate, LockWord};
+use crate::real::Real;
 
-// Two buffers of 8 values x 16 warps: a sum may begin while the last is still being read.
-cuda_std::static_shared!(sum_scratch, "ferronorm_sum", 1024);
+// Two buffers of 8 values x 16 warps: a sum may begin while the last is still being read. A kernel
+// takes the one that it uses.
+cuda_std::static_shared!(sum_scratch_f32, "ferronorm_sum_f32", 1024);
+cuda_std::static_shared!(sum_scratch_f64, "ferronorm_sum_f64", 2048);
 // 32 warps x 32 lanes x 16 bytes.
 cuda_std::static_shared!(lane_scratch, "ferronorm_lane_sum", 16384);
 
@@ -66,11 +67,11 @@ impl Block for GpuBlock {
     }
 
     #[inline(always)]
-    fn sum<S, const R: usize, const K: usize>(
+    fn sum<S, T: Real, const R: usize, const K: usize>(
         &mut self,
         state: &mut Registers<S>,
-        mut phase: impl FnMut(usize, &mut S) -> [[f32; K]; R],
-    ) -> [[f32; K]; R] {
+        mut phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
+    ) -> [[T; K]; R] {
         const { assert!((R * K).is_power_of_two() && R * K <= 8) };
         let thread = thread::thread_idx_x();
         let mut values = phase(thread as usize, &mut state.0);
@@ -80,15 +81,15 @@ impl Block for GpuBlock {
     }
 
     #[inline(always)]
-    fn lane_sum(
+    fn lane_sum<T: Real>(
         &mut self,
-        mut value: impl FnMut(usize) -> [f32; 4],
-        mut take: impl FnMut(usize, [f32; 4]),
+        mut value: impl FnMut(usize) -> <T as Element>::Lanes,
+        mut take: impl FnMut(usize, <T as Element>::Lanes),
     ) {
         let thread = thread::thread_idx_x();
         let own = value(thread as usize);
         // SAFETY: this thread's 16 bytes of the scratch.
-        unsafe { shared::store(lane_scratch() + 16 * thread, own.map(f32::to_bits)) };
+        unsafe { shared::store(lane_scratch() + 16 * thread, T::pack(own).0) };
         // SAFETY: `lane_sum` is reached by the whole block.
         unsafe { thread::sync_threads() };
         if thread < warp::WARP {
@@ -96,9 +97,9 @@ impl Block for GpuBlock {
             for other in 1..thread::block_dim_x() / warp::WARP {
                 let at = lane_scratch() + 16 * (other * warp::WARP + thread);
                 // SAFETY: within the scratch; written before the barrier.
-                let other = unsafe { shared::load(at) };
-                for l in 0..4 {
-                    sum[l] += f32::from_bits(other[l]);
+                let other = T::unpack(Pack(unsafe { shared::load(at) }));
+                for l in 0..T::LANES {
+                    sum[l] += other[l];
                 }
             }
             take(thread as usize, sum);
@@ -120,7 +121,7 @@ impl GpuBlock {
     ///
     /// Every thread of the block must reach this very call.
     #[inline(always)]
-    unsafe fn block_sum(&mut self, values: &mut [f32]) {
+    unsafe fn block_sum<T: Real>(&mut self, values: &mut [T]) {
         let count = values.len() as u32;
         let lane = thread::thread_idx_x() % warp::WARP;
         let mut distance = warp::WARP / 2;
@@ -132,7 +133,7 @@ impl GpuBlock {
                 let (low, high) = (values[i], values[i + held]);
                 let (keep, pass) = if upper { (high, low) } else { (low, high) };
                 // SAFETY: the caller's promise.
-                values[i] = keep + unsafe { warp::shuffle_xor(pass, distance) };
+                values[i] = keep + unsafe { pass.shuffle_xor(distance) };
             }
             distance /= 2;
         }
@@ -143,23 +144,25 @@ impl GpuBlock {
         let group = warp::WARP / count;
         let warps = thread::block_dim_x() / warp::WARP;
         if warps > 1 {
-            let row = sum_scratch() + self.buffer * 512 + 4 * MAX_WARPS as u32 * (lane / group);
+            let size = size_of::<T>() as u32;
+            let values = self.buffer * 8 + lane / group;
+            let row = T::scratch() + size * MAX_WARPS as u32 * values;
             self.buffer ^= 1;
             if lane % group == 0 {
                 // SAFETY: this warp's sum of this value, in the buffer that nobody reads now: all
                 // have left the sum before the last, since they came to the last one's barrier.
-                unsafe { shared::store_f32(row + 4 * (thread::thread_idx_x() / warp::WARP), sum) };
+                unsafe { T::store_shared(row + size * (thread::thread_idx_x() / warp::WARP), sum) };
             }
             // SAFETY: the caller's promise; `warps` is uniform.
             unsafe { thread::sync_threads() };
-            sum = warps_share(row, lane % group, group, warps);
+            sum = warps_share::<T>(row, lane % group, group, warps);
             // SAFETY: the caller's promise.
             sum = unsafe { fold_lanes(sum, group.min(MAX_WARPS as u32) / 2) };
         }
         for (i, value) in values.iter_mut().enumerate() {
             // With one value, all lanes hold it already.
             // SAFETY: the caller's promise.
-            *value = if count == 1 { sum } else { unsafe { warp::shuffle(sum, i as u32 * group) } };
+            *value = if count == 1 { sum } else { unsafe { sum.shuffle(i as u32 * group) } };
         }
     }
 }
@@ -170,10 +173,10 @@ impl GpuBlock {
 ///
 /// All lanes of the warp must reach this very call.
 #[inline(always)]
-unsafe fn fold_lanes(mut value: f32, mut distance: u32) -> f32 {
+unsafe fn fold_lanes<T: Real>(mut value: T, mut distance: u32) -> T {
     while distance > 0 {
         // SAFETY: the caller's promise.
-        value += unsafe { warp::shuffle_xor(value, distance) };
+        value += unsafe { value.shuffle_xor(distance) };
         distance /= 2;
     }
     value
@@ -182,10 +185,11 @@ unsafe fn fold_lanes(mut value: f32, mut distance: u32) -> f32 {
 /// What lane `lane` of a value's `group` lanes takes of the warps' sums at `row`: warps `lane`,
 /// `lane + group`, and so on, folded by halves. Warps that there are not count as zero.
 #[inline(always)]
-fn warps_share(row: u32, lane: u32, group: u32, warps: u32) -> f32 {
+fn warps_share<T: Real>(row: u32, lane: u32, group: u32, warps: u32) -> T {
     let share = |warp: u32| {
+        let at = row + size_of::<T>() as u32 * warp;
         // SAFETY: within the row of the scratch; written before the barrier.
-        if warp < warps { unsafe { shared::load_f32(row + 4 * warp) } } else { 0.0 }
+        if warp < warps { unsafe { T::load_shared(at) } } else { T::ZERO }
     };
     match group {
         4 => (share(lane) + share(lane + 8)) + (share(lane + 4) + share(lane + 12)),
@@ -252,6 +256,89 @@ impl LockWord for GlobalWord {
     }
 }
 
+/// What a machine does with numbers, beside the operators.
+pub trait Number: Copy {
+    /// `self * b + c` with one rounding.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// Square root, correctly rounded.
+    fn sqrt(self) -> Self;
+    /// Shared address of 2 x 8 x 16 numbers for the block's sums.
+    fn scratch() -> u32;
+    /// The number of the lane whose index differs by XOR with `lane_mask`.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp must reach this very call.
+    unsafe fn shuffle_xor(self, lane_mask: u32) -> Self;
+    /// The number of lane `lane`.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp must reach this very call.
+    unsafe fn shuffle(self, lane: u32) -> Self;
+    /// Loads from shared memory.
+    ///
+    /// # Safety
+    ///
+    /// `address` must lie there, aligned.
+    unsafe fn load_shared(address: u32) -> Self;
+    /// Stores to shared memory.
+    ///
+    /// # Safety
+    ///
+    /// `address` must lie there, aligned; no other thread touches it before the next barrier.
+    unsafe fn store_shared(address: u32, value: Self);
+}
+
+macro_rules! number {
+    ($type:ident, $fma:ident, $sqrt:ident, $scratch:ident, $xor:ident, $shuffle:ident, $load:ident, $store:ident) => {
+        // Every unsafe block passes a promise of the caller on.
+        impl Number for $type {
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                float::$fma(self, b, c)
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                float::$sqrt(self)
+            }
+
+            #[inline(always)]
+            fn scratch() -> u32 {
+                $scratch()
+            }
+
+            #[inline(always)]
+            unsafe fn shuffle_xor(self, lane_mask: u32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { warp::$xor(self, lane_mask) }
+            }
+
+            #[inline(always)]
+            unsafe fn shuffle(self, lane: u32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { warp::$shuffle(self, lane) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_shared(address: u32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { shared::$load(address) }
+            }
+
+            #[inline(always)]
+            unsafe fn store_shared(address: u32, value: Self) {
+                // SAFETY: the caller's promise.
+                unsafe { shared::$store(address, value) }
+            }
+        }
+    };
+}
+
+number!(f32, fma, sqrt, sum_scratch_f32, shuffle_xor, shuffle, load_f32, store_f32);
+number!(f64, fma_f64, sqrt_f64, sum_scratch_f64, shuffle_xor_f64, shuffle_f64, load_f64, store_f64);
+
 /// The values of eight binary16 numbers.
 #[inline(always)]
 pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
@@ -291,15 +378,15 @@ pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
 ///
 /// # Safety
 ///
-/// `ptr` must be aligned for T, of 2 or 4 bytes, and readable for `valid` elements.
+/// `ptr` must be aligned for T, of 2, 4 or 8 bytes, and readable for `valid` elements.
 #[inline(always)]
 pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
     // SAFETY: the caller's promise.
     Pack(unsafe {
-        if size_of::<T>() == 2 {
-            mem::gather_nc_u16(ptr.cast(), valid as u32)
-        } else {
-            mem::gather_nc_u32(ptr.cast(), valid as u32)
+        match size_of::<T>() {
+            2 => mem::gather_nc_u16(ptr.cast(), valid as u32),
+            4 => mem::gather_nc_u32(ptr.cast(), valid as u32),
+            _ => mem::gather_nc_u64(ptr.cast(), valid as u32),
         }
     })
 }
@@ -319,64 +406,42 @@ pub unsafe fn store_pack_unless(skip: bool, ptr: *mut Pack, pack: Pack) {
 ///
 /// # Safety
 ///
-/// `ptr` must be aligned for T, of 2 or 4 bytes, and writable for `valid` elements by this thread
+/// `ptr` must be aligned for T, of 2, 4 or 8 bytes, and writable for `valid` elements by this thread
 /// alone.
 #[inline(always)]
 pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        if size_of::<T>() == 2 {
-            mem::scatter_u16(ptr.cast(), pack.0, valid as u32);
-        } else {
-            mem::scatter_u32(ptr.cast(), pack.0, valid as u32);
+        match size_of::<T>() {
+            2 => mem::scatter_u16(ptr.cast(), pack.0, valid as u32),
+            4 => mem::scatter_u32(ptr.cast(), pack.0, valid as u32),
+            _ => mem::scatter_u64(ptr.cast(), pack.0, valid as u32),
         }
     }
 }
 
-/// Stores a row's statistics.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and writable, by this thread alone.
-#[inline(always)]
-pub unsafe fn store_stats(ptr: *mut RowStats, stats: RowStats) {
-    let words = [stats.mean, stats.mean_lo, stats.rstd, stats.pad];
-    // SAFETY: the caller's promise.
-    unsafe { mem::store(ptr.cast(), words.map(f32::to_bits)) }
-}
-
-/// Loads four f32 that other blocks may have written.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and readable; a lock or a launch orders the writes before this.
-#[inline(always)]
-pub unsafe fn load_shared_f32(ptr: *const f32) -> [f32; 4] {
-    // SAFETY: the caller's promise.
-    unsafe { mem::load_cg_f32(ptr) }
-}
-
-/// Loads four f32 that other blocks may have written, or gives zeros and does not touch memory if
+/// Loads 16 bytes that other blocks may have written, or gives zeros and does not touch memory if
 /// `skip`.
 ///
 /// # Safety
 ///
-/// As for [`load_shared_f32`], unless `skip`.
+/// `ptr` must be aligned and readable, unless `skip`; a lock or a launch orders the writes before
+/// this.
 #[inline(always)]
-pub unsafe fn load_shared_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
+pub unsafe fn load_shared_unless(skip: bool, ptr: *const Pack) -> Pack {
     // SAFETY: the caller's promise.
-    unsafe { mem::load_cg_f32_unless(skip, ptr) }
+    Pack(unsafe { mem::load_cg_unless(skip, ptr.cast()) })
 }
 
-/// Stores four f32 for other blocks to read.
+/// Stores 16 bytes for other blocks to read.
 ///
 /// # Safety
 ///
 /// `ptr` must be aligned and writable; a lock or a launch orders other accesses.
 #[inline(always)]
-pub unsafe fn store_shared_f32(ptr: *mut f32, value: [f32; 4]) {
+pub unsafe fn store_shared(ptr: *mut Pack, value: Pack) {
     // SAFETY: the caller's promise.
-    unsafe { mem::store_cg_f32(ptr, value) }
+    unsafe { mem::store_cg(ptr.cast(), value.0) }
 }
 
 /// Nothing: before sm_90 a launch starts when the one before it has ended.

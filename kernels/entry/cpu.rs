@@ -1,11 +1,14 @@
 //! The kernels as functions that run one block on the CPU.
 
+use core::marker::PhantomData;
+
 use half::{bf16, f16};
 
+use super::instance::{DataType, Instance, Kernel};
 use crate::arch::{CpuBlock, Work, run};
 use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
 use crate::feed::Direct;
-use crate::{Element, backward, columns, forward};
+use crate::{Element, Params, backward, columns, forward, long};
 
 /// A block of a launch: number `index` of `grid` blocks of `threads` threads.
 #[derive(Clone, Copy, Debug)]
@@ -18,114 +21,145 @@ pub struct At {
     pub threads: usize,
 }
 
-impl At {
-    fn run(self, work: impl Work) {
-        run(work, self.index, self.grid, self.threads);
-    }
+/// A kernel's arguments.
+#[derive(Clone, Copy, Debug)]
+pub enum Args<'a> {
+    /// Of a kernel of forward.
+    Forward(&'a ForwardArgs),
+    /// Of a kernel of stage 1 of backward.
+    Backward(&'a BackwardArgs),
+    /// Of stage 2 of backward.
+    Columns(&'a ColumnsArgs),
+}
+
+/// Runs one block of `instance`. (How it reads its rows makes no difference here: a CPU reads them
+/// at any alignment.)
+///
+/// # Safety
+///
+/// As for the kernel.
+///
+/// # Panics
+///
+/// Where there is no such instance, or `args` are not its arguments.
+pub unsafe fn run_block(instance: &Instance, at: At, args: Args<'_>) {
+    use DataType::*;
+    let run = match (instance.storage.x, instance.storage.params) {
+        (F64, F64) => f64w64::run,
+        (F32, F32) => f32w32::run,
+        (F16, F16) => f16w16::run,
+        (F16, F32) => f16w32::run,
+        (Bf16, Bf16) => bf16w16::run,
+        (Bf16, F32) => bf16w32::run,
+        _ => unreachable!("no instance {instance} is compiled"),
+    };
+    run(instance, at, args)
+}
+
+/// A module for each pair of types, so that the compiler works on them side by side.
+macro_rules! compile {
+    ($($module:ident: $x:ty, $params:ty;)*) => {$(
+        mod $module {
+            use super::*;
+
+            pub fn run(instance: &Instance, at: At, args: Args<'_>) {
+                pick::<$x, $params>(instance, at, args);
+            }
+        }
+    )*};
+}
+
+compile! {
+    f64w64: f64, f64;
+    f32w32: f32, f32;
+    f16w16: f16, f16;
+    f16w32: f16, f32;
+    bf16w16: bf16, bf16;
+    bf16w32: bf16, f32;
 }
 
 /// Picks the instance for V and R, as the GPU's loader picks one by name.
-macro_rules! instance {
-    ($v:expr, $r:expr, |$V:ident, $R:ident| $call:expr) => {{
-        macro_rules! with {
-            ($a:literal, $b:literal) => {{
-                const $V: usize = $a;
-                const $R: usize = $b;
-                $call
-            }};
-        }
-        match ($v, $r) {
-            (1, 1) => with!(1, 1),
-            (4, 1) => with!(4, 1),
-            (8, 1) => with!(8, 1),
-            (16, 1) => with!(16, 1),
-            (1, 4) => with!(1, 4),
-            (4, 2) => with!(4, 2),
-            (v, r) => unreachable!("no instance with {v} packs and {r} rows is compiled"),
-        }
-    }};
-}
-
-struct Forward<'a, E, const V: usize, const R: usize>(&'a ForwardArgs<E>);
-
-impl<E: Element, const V: usize, const R: usize> Work for Forward<'_, E, V, R> {
-    #[inline(always)]
-    fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>) {
-        // SAFETY: the promises of `forward`'s caller.
-        unsafe { forward::rows::<_, Direct<E, 1, 2, false>, E, V, R>(block, self.0) }
+#[inline]
+fn pick<E: Element, P: Params<E>>(instance: &Instance, at: At, args: Args<'_>) {
+    let (kernel, types) = (instance.kernel, PhantomData::<(E, P)>);
+    let At { index, grid, threads } = at;
+    macro_rules! rows {
+        ($v:literal, $r:literal) => {
+            run(Rows::<E, P, $v, $r> { kernel, args, types }, index, grid, threads)
+        };
+    }
+    match (instance.packs, instance.rows) {
+        (0, 0) => run(Only { kernel, args, types }, index, grid, threads),
+        (1, 1) => rows!(1, 1),
+        (4, 1) => rows!(4, 1),
+        (8, 1) => rows!(8, 1),
+        (16, 1) if E::LANES == 4 => rows!(16, 1),
+        (1, 4) if E::LANES > 2 => rows!(1, 4),
+        (4, 2) if E::LANES > 2 => rows!(4, 2),
+        (v, r) => unreachable!("no instance with {v} packs and {r} rows is compiled"),
     }
 }
 
-struct Backward<'a, E, const V: usize, const R: usize>(&'a BackwardArgs<E>);
+/// A kernel that goes over rows.
+struct Rows<'a, E, P, const V: usize, const R: usize> {
+    kernel: Kernel,
+    args: Args<'a>,
+    types: PhantomData<(E, P)>,
+}
 
-impl<E: Element, const V: usize, const R: usize> Work for Backward<'_, E, V, R> {
+impl<E: Element, P: Params<E>, const V: usize, const R: usize> Work for Rows<'_, E, P, V, R> {
     #[inline(always)]
     fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>) {
-        // SAFETY: the promises of `backward`'s caller.
-        unsafe { backward::rows::<_, Direct<E, 2, 1, false>, E, V, R>(block, self.0) }
-    }
-}
-
-struct Columns<'a, E>(&'a ColumnsArgs<E>);
-
-impl<E: Element> Work for Columns<'_, E> {
-    #[inline(always)]
-    fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>) {
-        // SAFETY: the promises of `columns`'s caller.
-        unsafe { columns::reduce(block, self.0) }
-    }
-}
-
-/// The kernels compiled for a storage type: here, once, and not in every crate that calls them.
-pub trait Compiled: Element {
-    /// Runs one block of [`forward::rows`] with V packs per thread and R rows per tile.
-    ///
-    /// # Safety
-    ///
-    /// As for the kernel.
-    ///
-    /// # Panics
-    ///
-    /// Where no instance with these V and R is compiled.
-    unsafe fn forward(v: usize, r: usize, block: At, args: &ForwardArgs<Self>);
-
-    /// Runs one block of [`backward::rows`] with V packs per thread and R rows per tile.
-    ///
-    /// # Safety
-    ///
-    /// As for the kernel.
-    ///
-    /// # Panics
-    ///
-    /// Where no instance with these V and R is compiled.
-    unsafe fn backward_rows(v: usize, r: usize, block: At, args: &BackwardArgs<Self>);
-
-    /// Runs one block of [`columns::reduce`].
-    ///
-    /// # Safety
-    ///
-    /// As for the kernel.
-    unsafe fn backward_columns(block: At, args: &ColumnsArgs<Self>);
-}
-
-macro_rules! compile {
-    ($type:ty) => {
-        impl Compiled for $type {
-            unsafe fn forward(v: usize, r: usize, block: At, args: &ForwardArgs<Self>) {
-                instance!(v, r, |V, R| block.run(Forward::<Self, V, R>(args)));
-            }
-
-            unsafe fn backward_rows(v: usize, r: usize, block: At, args: &BackwardArgs<Self>) {
-                instance!(v, r, |V, R| block.run(Backward::<Self, V, R>(args)));
-            }
-
-            unsafe fn backward_columns(block: At, args: &ColumnsArgs<Self>) {
-                block.run(Columns(args));
+        // SAFETY: the promises of `run_block`'s caller.
+        unsafe {
+            match (self.kernel, self.args) {
+                (Kernel::Forward, Args::Forward(args)) => {
+                    forward::rows::<_, Direct<1, 2, false>, E, P, V, R>(block, args)
+                }
+                (Kernel::BackwardRows, Args::Backward(args)) => {
+                    backward::rows::<_, Direct<2, 1, false>, E, P, V, R>(block, args)
+                }
+                (kernel, args) => unreachable!("{kernel:?} with {args:?}"),
             }
         }
-    };
+    }
 }
 
-compile!(f32);
-compile!(f16);
-compile!(bf16);
+/// A kernel of which there is one for its types.
+struct Only<'a, E, P> {
+    kernel: Kernel,
+    args: Args<'a>,
+    types: PhantomData<(E, P)>,
+}
+
+impl<E: Element, P: Params<E>> Work for Only<'_, E, P> {
+    #[inline(always)]
+    fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>) {
+        use long::{backward, forward};
+        // SAFETY: the promises of `run_block`'s caller.
+        unsafe {
+            match (self.kernel, self.args) {
+                (Kernel::LongSums, Args::Forward(args)) => forward::sums::<_, E>(block, args),
+                (Kernel::LongMean, Args::Forward(args)) => forward::mean::<_, E::Real>(block, args),
+                (Kernel::LongSpread, Args::Forward(args)) => forward::spread::<_, E>(block, args),
+                (Kernel::LongStats, Args::Forward(args)) => {
+                    forward::stats::<_, E::Real>(block, args)
+                }
+                (Kernel::LongNormalise, Args::Forward(args)) => {
+                    forward::normalise::<_, E, P>(block, args)
+                }
+                (Kernel::LongDots, Args::Backward(args)) => backward::dots::<_, E, P>(block, args),
+                (Kernel::LongMeans, Args::Backward(args)) => {
+                    backward::means::<_, E::Real>(block, args)
+                }
+                (Kernel::LongApply, Args::Backward(args)) => {
+                    backward::apply::<_, E, P>(block, args)
+                }
+                (Kernel::BackwardColumns, Args::Columns(args)) => {
+                    columns::reduce::<_, P>(block, args)
+                }
+                (kernel, args) => unreachable!("{kernel:?} with {args:?}"),
+            }
+        }
+    }
+}

@@ -17,7 +17,7 @@ pub mod refusal;
 mod run;
 
 pub use close::{assert_close, assert_near, assert_same};
-pub use run::{Inputs, Outputs, nans, poisoned, run};
+pub use run::{Inputs, Outputs, flat, nans, poisoned, round, run, widen};
 
 /// Of a check. Wrong results panic, which counts as failed too.
 pub type Outcome = Result<(), Failed>;
@@ -25,6 +25,10 @@ pub type Outcome = Result<(), Failed>;
 /// Runs `$body` with `$E` as each storage type.
 macro_rules! each_dtype {
     ($E:ident => $body:expr) => {{
+        {
+            type $E = f64;
+            $body
+        }
         {
             type $E = f32;
             $body
@@ -40,6 +44,26 @@ macro_rules! each_dtype {
     }};
 }
 pub(crate) use each_dtype;
+
+/// Runs `$body` with `$E` and `$P` as each pair of storage types, of x and of w and b.
+macro_rules! each_pair {
+    ($E:ident, $P:ident => $body:expr) => {{
+        macro_rules! pair {
+            ($e:ty, $p:ty) => {{
+                type $E = $e;
+                type $P = $p;
+                $body
+            }};
+        }
+        pair!(f64, f64);
+        pair!(f32, f32);
+        pair!(half::f16, half::f16);
+        pair!(half::f16, f32);
+        pair!(half::bf16, half::bf16);
+        pair!(half::bf16, f32);
+    }};
+}
+pub(crate) use each_pair;
 
 /// The first GPU, opened once.
 pub static GPU: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| Device::gpu(0));

@@ -6,7 +6,12 @@ use ferronorm::{Device, Error, Result};
 pub type Refusal = (Error, String);
 
 /// A wrong shape.
-pub fn shape(argument: &'static str, found: [usize; 2], expected: [usize; 2]) -> Refusal {
+pub fn shape(
+    argument: &'static str,
+    found: impl Into<Vec<usize>>,
+    expected: impl Into<Vec<usize>>,
+) -> Refusal {
+    let (found, expected) = (found.into(), expected.into());
     let text = format!("{argument}: shape {found:?}, where {expected:?} is wanted");
     (Error::Shape { argument, found, expected }, text)
 }

@@ -175,8 +175,9 @@ mod tests {
     fn right_body() -> String {
         let load = "ld.global.v4.b32 {a, b, c, d}, [p];";
         format!(
-            "{load}\nbar.sync 0;\nbar.sync 0;\n{}",
-            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(20)
+            "{load}\n{}{}",
+            "bar.sync 0;\n".repeat(3),
+            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(31)
         )
     }
 

@@ -11,6 +11,10 @@ unsafe extern "unadjusted" {
     fn llvm_fma_f32(a: f32, b: f32, c: f32) -> f32;
     #[link_name = "llvm.sqrt.f32"]
     fn llvm_sqrt_f32(a: f32) -> f32;
+    #[link_name = "llvm.fma.f64"]
+    fn llvm_fma_f64(a: f64, b: f64, c: f64) -> f64;
+    #[link_name = "llvm.sqrt.f64"]
+    fn llvm_sqrt_f64(a: f64) -> f64;
 }
 
 /// `a * b + c` with one rounding (`fma.rn.f32`).
@@ -25,6 +29,20 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
 pub fn sqrt(a: f32) -> f32 {
     // SAFETY: pure arithmetic; no preconditions.
     unsafe { llvm_sqrt_f32(a) }
+}
+
+/// `a * b + c` with one rounding (`fma.rn.f64`).
+#[inline(always)]
+pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
+    // SAFETY: pure arithmetic; no preconditions.
+    unsafe { llvm_fma_f64(a, b, c) }
+}
+
+/// Square root, correctly rounded (`sqrt.rn.f64`).
+#[inline(always)]
+pub fn sqrt_f64(a: f64) -> f64 {
+    // SAFETY: pure arithmetic; no preconditions.
+    unsafe { llvm_sqrt_f64(a) }
 }
 
 /// The value of the binary16 number with these bits (exact).

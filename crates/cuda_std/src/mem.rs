@@ -30,14 +30,18 @@ pub unsafe fn load_nc_unless(skip: bool, ptr: *const u8) -> [u32; 4] {
     unsafe { quad::load_unless!("ld.global.nc.v4.u32", skip, reg64 ptr, readonly) }
 }
 
-/// Loads the first `valid` of eight 2-byte elements, packed as in memory; the rest is zero.
+/// Loads the first `valid` of eight 2-byte elements, packed as in memory; the rest is zero. One
+/// access where all are valid and lie on a 16-byte boundary.
 ///
 /// # Safety
 ///
-/// `ptr` must be 2-byte aligned, readable for `valid` elements, and not written during the launch.
+/// `ptr` must be 2-byte aligned, readable for `valid` elements, and not written by another thread
+/// during the launch.
 #[inline(always)]
 pub unsafe fn gather_nc_u16(ptr: *const u16, valid: u32) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
+    let wide = valid == 8 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
     // SAFETY: the caller's promise.
     unsafe {
         asm!("{{",
@@ -67,22 +71,28 @@ pub unsafe fn gather_nc_u16(ptr: *const u16, valid: u32) -> [u32; 4] {
             "mov.b32 {b}, {{h2, h3}};",
             "mov.b32 {c}, {{h4, h5}};",
             "mov.b32 {d}, {{h6, h7}};",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p ld.global.nc.v4.u32 {{{a}, {b}, {c}, {d}}}, [{ptr}];",
             "}}",
-            n = in(reg32) valid, ptr = in(reg64) ptr,
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
             a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
             options(readonly, nostack));
     }
     [a, b, c, d]
 }
 
-/// Loads the first `valid` of four 4-byte elements; the rest is zero.
+/// Loads the first `valid` of four 4-byte elements, packed as in memory; the rest is zero. One
+/// access where all are valid and lie on a 16-byte boundary.
 ///
 /// # Safety
 ///
-/// `ptr` must be 4-byte aligned, readable for `valid` elements, and not written during the launch.
+/// `ptr` must be 4-byte aligned, readable for `valid` elements, and not written by another thread
+/// during the launch.
 #[inline(always)]
 pub unsafe fn gather_nc_u32(ptr: *const u32, valid: u32) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
+    let wide = valid == 4 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
     // SAFETY: the caller's promise.
     unsafe {
         asm!("{{",
@@ -99,15 +109,53 @@ pub unsafe fn gather_nc_u32(ptr: *const u32, valid: u32) -> [u32; 4] {
             "@p ld.global.nc.b32 {c}, [{ptr} + 8];",
             "setp.gt.u32 p, {n}, 3;",
             "@p ld.global.nc.b32 {d}, [{ptr} + 12];",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p ld.global.nc.v4.u32 {{{a}, {b}, {c}, {d}}}, [{ptr}];",
             "}}",
-            n = in(reg32) valid, ptr = in(reg64) ptr,
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
             a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
             options(readonly, nostack));
     }
     [a, b, c, d]
 }
 
-/// Stores the first `valid` of eight 2-byte elements.
+/// Loads the first `valid` of two 8-byte elements, packed as in memory; the rest is zero. One
+/// access where all are valid and lie on a 16-byte boundary.
+///
+/// # Safety
+///
+/// `ptr` must be 8-byte aligned, readable for `valid` elements, and not written by another thread
+/// during the launch.
+#[inline(always)]
+pub unsafe fn gather_nc_u64(ptr: *const u64, valid: u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    let wide = valid == 2 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("{{",
+            ".reg .pred p;",
+            ".reg .b64 q<2>;",
+            "mov.b64 q0, 0;",
+            "mov.b64 q1, 0;",
+            "setp.gt.u32 p, {n}, 0;",
+            "@p ld.global.nc.b64 q0, [{ptr}];",
+            "setp.gt.u32 p, {n}, 1;",
+            "@p ld.global.nc.b64 q1, [{ptr} + 8];",
+            "mov.b64 {{{a}, {b}}}, q0;",
+            "mov.b64 {{{c}, {d}}}, q1;",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p ld.global.nc.v4.u32 {{{a}, {b}, {c}, {d}}}, [{ptr}];",
+            "}}",
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
+            a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+            options(readonly, nostack));
+    }
+    [a, b, c, d]
+}
+
+/// Stores the first `valid` of eight 2-byte elements. One access where all are valid and lie on a
+/// 16-byte boundary.
 ///
 /// # Safety
 ///
@@ -115,6 +163,8 @@ pub unsafe fn gather_nc_u32(ptr: *const u32, valid: u32) -> [u32; 4] {
 #[inline(always)]
 pub unsafe fn scatter_u16(ptr: *mut u16, value: [u32; 4], valid: u32) {
     let [a, b, c, d] = value;
+    let wide = valid == 8 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
     // SAFETY: the caller's promise.
     unsafe {
         asm!("{{",
@@ -140,14 +190,17 @@ pub unsafe fn scatter_u16(ptr: *mut u16, value: [u32; 4], valid: u32) {
             "@p st.global.b16 [{ptr} + 12], h6;",
             "setp.gt.u32 p, {n}, 7;",
             "@p st.global.b16 [{ptr} + 14], h7;",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p st.global.v4.u32 [{ptr}], {{{a}, {b}, {c}, {d}}};",
             "}}",
-            n = in(reg32) valid, ptr = in(reg64) ptr,
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
             a = in(reg32) a, b = in(reg32) b, c = in(reg32) c, d = in(reg32) d,
             options(nostack));
     }
 }
 
-/// Stores the first `valid` of four 4-byte elements.
+/// Stores the first `valid` of four 4-byte elements. One access where all are valid and lie on a
+/// 16-byte boundary.
 ///
 /// # Safety
 ///
@@ -155,6 +208,8 @@ pub unsafe fn scatter_u16(ptr: *mut u16, value: [u32; 4], valid: u32) {
 #[inline(always)]
 pub unsafe fn scatter_u32(ptr: *mut u32, value: [u32; 4], valid: u32) {
     let [a, b, c, d] = value;
+    let wide = valid == 4 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
     // SAFETY: the caller's promise.
     unsafe {
         asm!("{{",
@@ -167,8 +222,41 @@ pub unsafe fn scatter_u32(ptr: *mut u32, value: [u32; 4], valid: u32) {
             "@p st.global.b32 [{ptr} + 8], {c};",
             "setp.gt.u32 p, {n}, 3;",
             "@p st.global.b32 [{ptr} + 12], {d};",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p st.global.v4.u32 [{ptr}], {{{a}, {b}, {c}, {d}}};",
             "}}",
-            n = in(reg32) valid, ptr = in(reg64) ptr,
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
+            a = in(reg32) a, b = in(reg32) b, c = in(reg32) c, d = in(reg32) d,
+            options(nostack));
+    }
+}
+
+/// Stores the first `valid` of two 8-byte elements. One access where all are valid and lie on a
+/// 16-byte boundary.
+///
+/// # Safety
+///
+/// `ptr` must be 8-byte aligned and writable for `valid` elements, by this thread alone.
+#[inline(always)]
+pub unsafe fn scatter_u64(ptr: *mut u64, value: [u32; 4], valid: u32) {
+    let [a, b, c, d] = value;
+    let wide = valid == 2 && ptr.addr().is_multiple_of(16);
+    let valid = if wide { 0 } else { valid };
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("{{",
+            ".reg .pred p;",
+            ".reg .b64 q<2>;",
+            "mov.b64 q0, {{{a}, {b}}};",
+            "mov.b64 q1, {{{c}, {d}}};",
+            "setp.gt.u32 p, {n}, 0;",
+            "@p st.global.b64 [{ptr}], q0;",
+            "setp.gt.u32 p, {n}, 1;",
+            "@p st.global.b64 [{ptr} + 8], q1;",
+            "setp.ne.u32 p, {wide}, 0;",
+            "@p st.global.v4.u32 [{ptr}], {{{a}, {b}, {c}, {d}}};",
+            "}}",
+            n = in(reg32) valid, wide = in(reg32) wide as u32, ptr = in(reg64) ptr,
             a = in(reg32) a, b = in(reg32) b, c = in(reg32) c, d = in(reg32) d,
             options(nostack));
     }
@@ -205,37 +293,26 @@ pub unsafe fn store_unless(skip: bool, ptr: *mut u8, value: [u32; 4]) {
     }
 }
 
-/// Loads four f32 that other blocks of the same launch may have written, past the L1 cache
-/// (`ld.global.cg.v4.f32`).
+/// Loads 16 bytes that other blocks of the same launch may have written, past the L1 cache
+/// (`ld.global.cg.v4.u32`), or gives zeros and does not touch memory if `skip`.
 ///
 /// # Safety
 ///
-/// `ptr` must be 16-byte aligned and readable for 16 bytes; the writes must be ordered before this
-/// read by a lock or a launch.
+/// Unless `skip`, `ptr` must be 16-byte aligned and readable for 16 bytes, and the writes be ordered
+/// before this read by a lock or a launch.
 #[inline(always)]
-pub unsafe fn load_cg_f32(ptr: *const f32) -> [f32; 4] {
+pub unsafe fn load_cg_unless(skip: bool, ptr: *const u8) -> [u32; 4] {
     // SAFETY: the caller's promise. Not `readonly`: the compiler must not move it over a lock.
-    unsafe { quad::load!("ld.global.cg.v4.f32", reg64 ptr) }
+    unsafe { quad::load_unless!("ld.global.cg.v4.u32", skip, reg64 ptr) }
 }
 
-/// As [`load_cg_f32`], or zeros and no access if `skip`.
-///
-/// # Safety
-///
-/// As for [`load_cg_f32`], unless `skip`.
-#[inline(always)]
-pub unsafe fn load_cg_f32_unless(skip: bool, ptr: *const f32) -> [f32; 4] {
-    // SAFETY: the caller's promise, and as above.
-    unsafe { quad::load_unless!("ld.global.cg.v4.f32", skip, reg64 ptr) }
-}
-
-/// Stores four f32 to the L2 cache, for other blocks to read (`st.global.cg.v4.f32`).
+/// Stores 16 bytes to the L2 cache, for other blocks to read (`st.global.cg.v4.u32`).
 ///
 /// # Safety
 ///
 /// `ptr` must be 16-byte aligned and writable for 16 bytes, by this thread alone.
 #[inline(always)]
-pub unsafe fn store_cg_f32(ptr: *mut f32, value: [f32; 4]) {
+pub unsafe fn store_cg(ptr: *mut u8, value: [u32; 4]) {
     // SAFETY: the caller's promise.
-    unsafe { quad::store!("st.global.cg.v4.f32", reg64 ptr, value) }
+    unsafe { quad::store!("st.global.cg.v4.u32", reg64 ptr, value) }
 }

@@ -81,6 +81,35 @@ pub unsafe fn store_f32(address: u32, value: f32) {
     }
 }
 
+/// Loads one f64.
+///
+/// # Safety
+///
+/// `address` must lie in the block's shared memory, 8-byte aligned.
+#[inline(always)]
+pub unsafe fn load_f64(address: u32) -> f64 {
+    let a: f64;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.shared.f64 {}, [{}];", out(reg64) a, in(reg32) address, options(nostack));
+    }
+    a
+}
+
+/// Stores one f64.
+///
+/// # Safety
+///
+/// `address` must lie in the block's shared memory, 8-byte aligned; no other thread touches it
+/// before the next barrier.
+#[inline(always)]
+pub unsafe fn store_f64(address: u32, value: f64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("st.shared.f64 [{}], {};", in(reg32) address, in(reg64) value, options(nostack));
+    }
+}
+
 /// Loads 16 bytes.
 ///
 /// # Safety

@@ -32,3 +32,34 @@ pub unsafe fn shuffle(value: f32, lane: u32) -> f32 {
     // SAFETY: the caller's promise; mask -1 names all lanes, clamp 31 is a whole warp.
     unsafe { shfl_idx_f32(-1, value, lane as i32, 31) }
 }
+
+/// [`shuffle_xor`] of a 64-bit number: its halves, one after the other.
+///
+/// # Safety
+///
+/// All 32 lanes of the warp must reach this very call.
+#[inline(always)]
+pub unsafe fn shuffle_xor_f64(value: f64, lane_mask: u32) -> f64 {
+    // SAFETY: the caller's promise.
+    halves(value, |half| unsafe { shuffle_xor(half, lane_mask) })
+}
+
+/// [`shuffle`] of a 64-bit number: its halves, one after the other.
+///
+/// # Safety
+///
+/// All 32 lanes of the warp must reach this very call.
+#[inline(always)]
+pub unsafe fn shuffle_f64(value: f64, lane: u32) -> f64 {
+    // SAFETY: the caller's promise.
+    halves(value, |half| unsafe { shuffle(half, lane) })
+}
+
+/// `exchange` on either half of `value`. A shuffle moves bits, whatever they mean.
+#[inline(always)]
+fn halves(value: f64, exchange: impl Fn(f32) -> f32) -> f64 {
+    let bits = value.to_bits();
+    let low = exchange(f32::from_bits(bits as u32)).to_bits();
+    let high = exchange(f32::from_bits((bits >> 32) as u32)).to_bits();
+    f64::from_bits(low as u64 | (high as u64) << 32)
+}

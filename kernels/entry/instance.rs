@@ -1,0 +1,257 @@
+//! The names of the compiled instances, and which there are.
+
+use std::fmt;
+use std::vec::Vec;
+
+/// A storage type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DataType {
+    /// 64-bit floating point.
+    F64,
+    /// 32-bit floating point.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl DataType {
+    /// All of them.
+    pub const ALL: [DataType; 4] = [DataType::F64, DataType::F32, DataType::F16, DataType::Bf16];
+
+    /// Elements in a pack of 16 bytes.
+    pub const fn lanes(self) -> usize {
+        16 / self.size()
+    }
+
+    /// Bytes of an element.
+    pub const fn size(self) -> usize {
+        match self {
+            DataType::F64 => 8,
+            DataType::F32 => 4,
+            DataType::F16 | DataType::Bf16 => 2,
+        }
+    }
+
+    /// What is calculated in: f64 for f64, else f32.
+    pub const fn real(self) -> DataType {
+        match self {
+            DataType::F64 => DataType::F64,
+            _ => DataType::F32,
+        }
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DataType::F64 => "f64",
+            DataType::F32 => "f32",
+            DataType::F16 => "f16",
+            DataType::Bf16 => "bf16",
+        })
+    }
+}
+
+/// The storage types of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Storage {
+    /// Of x, y, dy, dx, and the residual and its gradient.
+    pub x: DataType,
+    /// Of w, b, dw and db.
+    pub params: DataType,
+}
+
+impl Storage {
+    /// The pairs that kernels are compiled for: w and b of x's type, or of the type that is
+    /// calculated in.
+    pub const ALL: [Storage; 6] = {
+        use DataType::*;
+        [
+            Storage { x: F64, params: F64 },
+            Storage { x: F32, params: F32 },
+            Storage { x: F16, params: F16 },
+            Storage { x: F16, params: F32 },
+            Storage { x: Bf16, params: Bf16 },
+            Storage { x: Bf16, params: F32 },
+        ]
+    };
+
+    /// All of one type.
+    pub const fn of(x: DataType) -> Self {
+        Storage { x, params: x }
+    }
+}
+
+/// `f16`, or `f16w32` with f32 weights.
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weights = if self.x == self.params { "" } else { "w32" };
+        write!(f, "{}{weights}", self.x)
+    }
+}
+
+/// A kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// x to y and the statistics.
+    Forward,
+    /// Stage 1 of backward.
+    BackwardRows,
+    /// Stage 2 of backward.
+    BackwardColumns,
+    /// Forward of split rows, step 1.
+    LongSums,
+    /// Forward of split rows, step 2.
+    LongMean,
+    /// Forward of split rows, step 3.
+    LongSpread,
+    /// Forward of split rows, step 4.
+    LongStats,
+    /// Forward of split rows, step 5.
+    LongNormalise,
+    /// Stage 1 of backward of split rows, step 1.
+    LongDots,
+    /// Stage 1 of backward of split rows, step 2.
+    LongMeans,
+    /// Stage 1 of backward of split rows, step 3.
+    LongApply,
+}
+
+impl Kernel {
+    /// The kernels of split rows.
+    pub const LONG: [Kernel; 8] = [
+        Kernel::LongSums,
+        Kernel::LongMean,
+        Kernel::LongSpread,
+        Kernel::LongStats,
+        Kernel::LongNormalise,
+        Kernel::LongDots,
+        Kernel::LongMeans,
+        Kernel::LongApply,
+    ];
+
+    /// The types of which `storage` is all that the kernel depends on.
+    fn storage(self, storage: Storage) -> Storage {
+        match self {
+            Kernel::LongSums | Kernel::LongSpread => Storage::of(storage.x),
+            Kernel::LongMean | Kernel::LongStats | Kernel::LongMeans => {
+                Storage::of(storage.x.real())
+            }
+            Kernel::BackwardColumns => Storage::of(storage.params),
+            _ => storage,
+        }
+    }
+}
+
+/// How a kernel reads its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feed {
+    /// From global memory, whole aligned packs.
+    Direct,
+    /// From global memory, at any alignment.
+    Any,
+    /// Through a ring of tiles in shared memory.
+    Ring,
+}
+
+/// A compiled kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Storage types.
+    pub storage: Storage,
+    /// Packs per thread and row (V); 0 where the kernel has no choice of them.
+    pub packs: usize,
+    /// Rows per tile (R); 0 where the kernel has no choice of them.
+    pub rows: usize,
+    /// How it reads its rows.
+    pub feed: Feed,
+}
+
+impl Instance {
+    /// A kernel of which there is one for `storage`.
+    pub fn only(kernel: Kernel, storage: Storage) -> Self {
+        Instance { kernel, storage: kernel.storage(storage), packs: 0, rows: 0, feed: Feed::Any }
+    }
+}
+
+/// The name of the PTX entry.
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance { kernel, storage, packs, rows, feed } = self;
+        let name = match kernel {
+            Kernel::Forward => "forward",
+            Kernel::BackwardRows => "backward_rows",
+            Kernel::BackwardColumns => "backward_columns",
+            Kernel::LongSums => "long_sums",
+            Kernel::LongMean => "long_mean",
+            Kernel::LongSpread => "long_spread",
+            Kernel::LongStats => "long_stats",
+            Kernel::LongNormalise => "long_normalise",
+            Kernel::LongDots => "long_dots",
+            Kernel::LongMeans => "long_means",
+            Kernel::LongApply => "long_apply",
+        };
+        write!(f, "{name}_{storage}")?;
+        match (packs, feed) {
+            (0, _) => Ok(()),
+            (_, Feed::Direct) => write!(f, "_v{packs}"),
+            (_, Feed::Any) => write!(f, "_v{packs}_any"),
+            (_, Feed::Ring) => write!(f, "_v{packs}r{rows}_ring"),
+        }
+    }
+}
+
+/// Rows of a tile of the ring's kernels, for V packs per thread.
+///
+/// Several rows share a collective, since its latency and not the loads bounds a short row; a tile
+/// of long rows must fit in shared memory.
+pub const fn ring_rows(packs: usize) -> usize {
+    match packs {
+        1 => 4,
+        4 => 2,
+        _ => 1,
+    }
+}
+
+/// The packs per thread (V) that there are for rows of `dtype`, in rising order.
+pub const fn packs(dtype: DataType) -> &'static [usize] {
+    match dtype {
+        DataType::F32 => &[1, 4, 8, 16],
+        _ => &[1, 4, 8],
+    }
+}
+
+/// The feeds that there are for rows of `dtype`; f64 is for exactness, and has one.
+fn feeds(dtype: DataType, ring: bool) -> &'static [Feed] {
+    match (dtype, ring) {
+        (DataType::F64, _) => &[Feed::Any],
+        (_, false) => &[Feed::Direct, Feed::Any],
+        (_, true) => &[Feed::Direct, Feed::Any, Feed::Ring],
+    }
+}
+
+/// Every kernel that a PTX file holds; those that read through a ring only if `ring`.
+pub fn instances(ring: bool) -> Vec<Instance> {
+    let mut all = Vec::new();
+    for storage in Storage::ALL {
+        for &packs in packs(storage.x) {
+            for &feed in feeds(storage.x, ring) {
+                let rows = if feed == Feed::Ring { ring_rows(packs) } else { 1 };
+                for kernel in [Kernel::Forward, Kernel::BackwardRows] {
+                    all.push(Instance { kernel, storage, packs, rows, feed });
+                }
+            }
+        }
+        for kernel in Kernel::LONG.into_iter().chain([Kernel::BackwardColumns]) {
+            let only = Instance::only(kernel, storage);
+            if only.storage == storage {
+                all.push(only);
+            }
+        }
+    }
+    all
+}

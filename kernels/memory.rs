@@ -1,0 +1,126 @@
+//! Rows in memory, a pack at a time, and the kernels' own numbers, 16 bytes at a time.
+
+use crate::arch;
+use crate::args::RowStats;
+use crate::element::{Element, Lanes, Pack};
+use crate::real::Real;
+
+/// Lanes of `E` that lie in pack `pack` of a row (or a piece of one) of `columns`, which a block
+/// holds: 0, some, or all of them. In 32 bits, as all that a block holds can be counted.
+#[inline(always)]
+pub fn valid_lanes<E: Element>(columns: usize, pack: usize) -> usize {
+    let lanes = E::LANES as u32;
+    (columns as u32).saturating_sub(pack as u32 * lanes).min(lanes) as usize
+}
+
+/// Pack `pack` of the row at `row`, which nothing but this thread's own store of it overwrites
+/// during the launch. Lanes past the row's end are zero.
+///
+/// # Safety
+///
+/// The row must be readable over `columns`; whole packs and 16-byte aligned if whole.
+#[inline(always)]
+pub unsafe fn load<E: Element>(whole: bool, row: *const E, columns: usize, pack: usize) -> Pack {
+    let valid = valid_lanes::<E>(columns, pack);
+    // SAFETY: only valid lanes are read.
+    unsafe {
+        let at = row.add(pack * E::LANES);
+        if whole { arch::load_pack_unless(valid == 0, at.cast()) } else { arch::gather(at, valid) }
+    }
+}
+
+/// Stores the lanes of `value` that lie in the row as pack `pack` of the row at `row`.
+///
+/// # Safety
+///
+/// The row must be writable over `columns`, this pack by this thread alone; whole packs and
+/// 16-byte aligned if whole.
+#[inline(always)]
+pub unsafe fn store<E: Element>(
+    whole: bool,
+    row: *mut E,
+    columns: usize,
+    pack: usize,
+    value: Pack,
+) {
+    let valid = valid_lanes::<E>(columns, pack);
+    // SAFETY: only valid lanes are written.
+    unsafe {
+        let at = row.add(pack * E::LANES);
+        if whole {
+            arch::store_pack_unless(valid == 0, at.cast(), value);
+        } else {
+            arch::scatter(at, value, valid);
+        }
+    }
+}
+
+/// Numbers `4 * index` to `4 * index + 3` of an array that an earlier launch wrote.
+///
+/// # Safety
+///
+/// The array must hold them, from a 16-byte boundary on.
+#[inline(always)]
+pub unsafe fn load_four<T: Real>(array: *const T, index: usize) -> [T; 4] {
+    let mut four = [T::ZERO; 4];
+    for i in 0..4 / T::LANES {
+        // SAFETY: the caller's promise.
+        let lanes = T::unpack(unsafe {
+            arch::load_pack_unless(false, array.add(4 * index + i * T::LANES).cast())
+        });
+        for l in 0..T::LANES {
+            four[i * T::LANES + l] = lanes[l];
+        }
+    }
+    four
+}
+
+/// Stores numbers `4 * index` to `4 * index + 3` of an array.
+///
+/// # Safety
+///
+/// The array must have room for them, from a 16-byte boundary on, and nothing else may touch them
+/// during the launch.
+#[inline(always)]
+pub unsafe fn store_four<T: Real>(array: *mut T, index: usize, four: [T; 4]) {
+    for i in 0..4 / T::LANES {
+        let mut lanes = <T as Element>::Lanes::ZERO;
+        for l in 0..T::LANES {
+            lanes[l] = four[i * T::LANES + l];
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            arch::store_pack_unless(
+                false,
+                array.add(4 * index + i * T::LANES).cast(),
+                T::pack(lanes),
+            )
+        };
+    }
+}
+
+impl<T: Real> RowStats<T> {
+    /// The statistics of row `row`.
+    ///
+    /// # Safety
+    ///
+    /// `stats` must be an array of them that holds the row's; nothing writes it during the launch.
+    #[inline(always)]
+    pub unsafe fn load(stats: *const core::ffi::c_void, row: usize) -> Self {
+        // SAFETY: the caller's promise; four numbers are a RowStats.
+        let [mean, mean_lo, rstd, pad] = unsafe { load_four::<T>(stats.cast(), row) };
+        RowStats { mean, mean_lo, rstd, pad }
+    }
+
+    /// Stores the statistics of row `row`.
+    ///
+    /// # Safety
+    ///
+    /// `stats` must be an array with room for them; nothing else touches them during the launch.
+    #[inline(always)]
+    pub unsafe fn store(self, stats: *mut core::ffi::c_void, row: usize) {
+        let RowStats { mean, mean_lo, rstd, pad } = self;
+        // SAFETY: the caller's promise; four numbers are a RowStats.
+        unsafe { store_four::<T>(stats.cast(), row, [mean, mean_lo, rstd, pad]) };
+    }
+}
