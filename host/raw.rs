@@ -7,9 +7,9 @@
 //! Rows that are split into chunks need scratch memory of [`crate::plan::Forward::parts`] and
 //! [`crate::plan::Backward::parts`] bytes (16-byte aligned). Backward needs
 //! [`crate::plan::Backward::sums`] bytes (likewise) and [`crate::plan::Backward::locks`] words. The
-//! words must be 0 before the first launch; stage 2 leaves them at 0, so a pair of launches leaves them ready for the next, also in a replayed CUDA graph.
-//! Where a stage 1 was launched without its stage 2, clear them. Launches that run at the same
-//! time need scratch of their own.
+//! words must be 0 before the first launch; stage 2 leaves them at 0, so a pair of launches leaves
+//! them ready for the next, also in a replayed CUDA graph. Where a stage 1 was launched without its
+//! stage 2, clear them. Launches that run at the same time need scratch of their own.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};

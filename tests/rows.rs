@@ -23,22 +23,6 @@ fn ways() -> [Options; 4] {
     ]
 }
 
-/// Every result of row `row`.
-fn row_of<E: Dtype, P: Dtype>(
-    inputs: &Inputs<E, P>,
-    outputs: &Outputs<E, P>,
-    row: usize,
-) -> Outputs<E, P> {
-    Outputs {
-        y: inputs.row(&outputs.y, row).to_vec(),
-        sum: None,
-        stats: vec![outputs.stats[row]],
-        dx: inputs.row(&outputs.dx, row).to_vec(),
-        dw: None,
-        db: None,
-    }
-}
-
 /// pytorch/pytorch#149301: an anchor row, first, in the middle and last of M rows.
 fn check_anchor<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
     let anchor = Inputs::<E, P>::seed(1, columns, 5);
@@ -57,7 +41,7 @@ fn check_anchor<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome 
             let found = run(&layer(device, options), &inputs)?;
             for place in places {
                 let what = format!("row {place} of {rows}, {options:?}");
-                row_of(&inputs, &found, place).assert_same_rows(&right, &what);
+                found.only_row(&inputs, place).assert_same_rows(&right, &what);
             }
         }
     }
@@ -76,8 +60,8 @@ fn assert_others_same<E: Dtype, P: Dtype>(
     what: &str,
 ) {
     for row in (0..8).filter(|row| *row != 3) {
-        let right = row_of(inputs, good, row);
-        row_of(inputs, found, row).assert_same_rows(&right, &format!("{what}, row {row}"));
+        let right = good.only_row(inputs, row);
+        found.only_row(inputs, row).assert_same_rows(&right, &format!("{what}, row {row}"));
     }
 }
 
@@ -102,7 +86,7 @@ fn check_bad_x<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
             }
             let found = run(&layer, &bad)?;
             assert_others_same(&inputs, &found, &good, &what);
-            let row = row_of(&inputs, &found, 3);
+            let row = found.only_row(&inputs, 3);
             is_nan(&format!("{what}: y"), &row.y);
             is_nan(&format!("{what}: dx"), &row.dx);
             is_nan::<f64>(&format!("{what}: rstd"), &[row.stats[0].rstd.into()]);
@@ -135,7 +119,7 @@ fn check_large_x<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome
         let what = format!("{options:?}");
         assert_close(&what, &small, &good, &small.right());
         assert_others_same(&large, &found, &good, &what);
-        let [row, right] = [&found, &good].map(|outputs| row_of(&large, outputs, 3));
+        let [row, right] = [&found, &good].map(|outputs| outputs.only_row(&large, 3));
         assert_same(&format!("{what}: y"), &row.y, &right.y);
         assert_same(&format!("{what}: dx"), &row.dx, &scaled(&right.dx));
         // mean, its rest and 1 / rstd grow with x.

@@ -31,22 +31,6 @@ fn ways() -> [Options; 4] {
     ]
 }
 
-/// Every result of row `row`.
-fn row_of<E: Dtype, P: Dtype>(
-    inputs: &Inputs<E, P>,
-    outputs: &Outputs<E, P>,
-    row: usize,
-) -> Outputs<E, P> {
-    Outputs {
-        y: inputs.row(&outputs.y, row).to_vec(),
-        sum: None,
-        stats: vec![outputs.stats[row]],
-        dx: inputs.row(&outputs.dx, row).to_vec(),
-        dw: None,
-        db: None,
-    }
-}
-
 /// All rows but row `bad` have the bits of `good`.
 fn assert_others_same<E: Dtype, P: Dtype>(
     inputs: &Inputs<E, P>,
@@ -56,8 +40,8 @@ fn assert_others_same<E: Dtype, P: Dtype>(
     what: &str,
 ) {
     for row in (0..inputs.shape[0]).filter(|row| *row != bad) {
-        let right = row_of(inputs, good, row);
-        row_of(inputs, found, row).assert_same_rows(&right, &format!("{what}, row {row}"));
+        let right = good.only_row(inputs, row);
+        found.only_row(inputs, row).assert_same_rows(&right, &format!("{what}, row {row}"));
     }
 }
 

@@ -128,6 +128,18 @@ impl<E: Dtype, P: Dtype> Outputs<E, P> {
         }
     }
 
+    /// The results of row `row` alone; dw and db are of all rows, and absent.
+    pub fn only_row(&self, inputs: &Inputs<E, P>, row: usize) -> Self {
+        Outputs {
+            y: inputs.row(&self.y, row).to_vec(),
+            sum: None,
+            stats: vec![self.stats[row]],
+            dx: inputs.row(&self.dx, row).to_vec(),
+            dw: None,
+            db: None,
+        }
+    }
+
     /// The rows' results have the bits of `right`.
     pub fn assert_same_rows(&self, right: &Self, what: &str) {
         assert_same(&format!("{what}: y"), &self.y, &right.y);

@@ -7,7 +7,7 @@ use ferronorm::{Device, Dtype, Options};
 use reference::Norm;
 
 use crate::common::{Inputs, Outcome, Outputs, assert_same, run};
-use crate::{assert_nan, assert_others_same, row_of, ways};
+use crate::{assert_nan, assert_others_same, ways};
 
 const BAD: usize = 3;
 
@@ -52,7 +52,7 @@ pub fn check_x<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
     };
     each_way(device, columns, &values, bad, |inputs, found, good, _, what| {
         assert_others_same(inputs, &found, &good, BAD, what);
-        let row = row_of(inputs, &found, BAD);
+        let row = found.only_row(inputs, BAD);
         assert_nan(&format!("{what}: y"), &row.y);
         assert_nan(&format!("{what}: dx"), &row.dx);
         assert!(row.answer().rstd[0].is_nan(), "{what}: rstd");

@@ -5,7 +5,7 @@ use ferronorm::{Device, Dtype};
 use crate::common::{
     Inputs, Outcome, Suite, assert_close, assert_near, assert_same, layer, run, widen,
 };
-use crate::{assert_nan, assert_others_same, row_of, ways};
+use crate::{assert_nan, assert_others_same, ways};
 
 /// eps = 1e-12 is not lost in 16 bits: a constant row's rstd is its root.
 pub fn check_tiny<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
@@ -40,7 +40,7 @@ pub fn check_zero<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcom
         changed.x[constant * columns..][..columns].fill(E::from_f64(0.1));
         let found = run(&layer(device, options), &changed)?;
         assert_others_same(&inputs, &found, &good, constant, &format!("{options:?}"));
-        let row = row_of(&inputs, &found, constant);
+        let row = found.only_row(&inputs, constant);
         assert_nan("y", &row.y);
         assert_nan("dx", &row.dx);
         let mean = E::from_f64(0.1).to_f64();

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use reference::Norm;
 
 use crate::common::{Inputs, Outcome, Suite, assert_close, assert_near, assert_same, layer, run};
-use crate::{assert_nan, assert_others_same, row_of, ways};
+use crate::{assert_nan, assert_others_same, ways};
 
 /// A row of this size, of one of several kinds.
 fn kinds<E: Dtype>(columns: usize, size: f64) -> [Vec<E>; 3] {
@@ -86,7 +86,7 @@ fn check_tile<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
                 changed.dy[row * columns..][..columns].copy_from_slice(&large.dy);
                 let found = run(&layer, &changed)?;
                 assert_others_same(&inputs, &found, &good, row, &what);
-                row_of(&inputs, &found, row).assert_same_rows(&alone, &what);
+                found.only_row(&inputs, row).assert_same_rows(&alone, &what);
             }
         }
     }
@@ -131,7 +131,7 @@ fn check_sum<E: Dtype, P: Dtype>(device: &Device, columns: usize) -> Outcome {
         let found = run(&layer(device, options), &bad)?;
         let what = format!("{options:?}");
         assert_others_same(&inputs, &found, &good, 3, &what);
-        let row = row_of(&inputs, &found, 3);
+        let row = found.only_row(&inputs, 3);
         assert_nan(&format!("{what}: y"), &row.y);
         assert_nan(&format!("{what}: dx"), &row.dx);
         assert_nan(&format!("{what}: dw"), &found.dw.unwrap());
