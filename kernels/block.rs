@@ -19,6 +19,10 @@ pub const WARP: usize = 32;
 /// Most warps of a block that takes part in [`Block::sum`].
 pub const MAX_WARPS: usize = 16;
 
+/// Chains of [`Block::lane_sum`]: short ones, so that the sum of 32 warps rounds off little more
+/// than a tree's.
+pub const CHAINS: usize = 4;
+
 /// A block of threads.
 pub trait Block: Gate {
     /// One `S` per thread: a thread's registers on a GPU, a `Vec` on the CPU.
@@ -48,12 +52,30 @@ pub trait Block: Gate {
         phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
     ) -> [[T; K]; R];
 
-    /// Sums `value(thread)`, 16 bytes of numbers, over the threads of the same lane, warp 0 first,
-    /// and hands each of the [`WARP`] sums to `take(lane, sum)`. For blocks of at most 32 warps,
-    /// once in a launch.
+    /// Sums `value(thread)`, 16 bytes of numbers, over the threads of the same lane, and hands each
+    /// of the [`WARP`] sums to `take(lane, sum)`: every [`CHAINS`]-th warp in turn, then these chains
+    /// by halves. For blocks of at most 32 warps, once in a launch.
     fn lane_sum<T: Real>(
         &mut self,
         value: impl FnMut(usize) -> <T as Element>::Lanes,
         take: impl FnMut(usize, <T as Element>::Lanes),
     );
+}
+
+/// The sum of the chains of [`Block::lane_sum`], by halves.
+#[inline(always)]
+pub(crate) fn fold_chains<T: Real>(
+    mut chains: [<T as Element>::Lanes; CHAINS],
+) -> <T as Element>::Lanes {
+    let mut distance = CHAINS / 2;
+    while distance > 0 {
+        for i in 0..distance {
+            for l in 0..T::LANES {
+                let other = chains[i + distance][l];
+                chains[i][l] += other;
+            }
+        }
+        distance /= 2;
+    }
+    chains[0]
 }

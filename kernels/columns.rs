@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A block takes one float4 column per lane; its warps share the groups among them and meet in one
-//! collective. No lock: stage 1 has ended. The order of the sum is fixed (a
-//! warp's groups in turn, then the warps in turn), so equal partials give equal bits.
+//! collective. No lock: stage 1 has ended. The order of the sum is fixed (a warp's groups in turn,
+//! then the warps as [`Block::lane_sum`] says), so equal partials give equal bits.
 
 use core::ffi::c_void;
 

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use half::slice::HalfFloatSliceExt;
 
-use crate::block::{Block, MAX_WARPS, WARP};
+use crate::block::{Block, CHAINS, MAX_WARPS, WARP, fold_chains};
 use crate::element::{Element, Lanes, Pack};
 use crate::lock::{Gate, LockWord};
 use crate::real::Real;
@@ -109,20 +109,16 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
         mut value: impl FnMut(usize) -> <T as Element>::Lanes,
         mut take: impl FnMut(usize, <T as Element>::Lanes),
     ) {
-        let mut sums = [<T as Element>::Lanes::ZERO; WARP];
+        let mut chains = [[<T as Element>::Lanes::ZERO; CHAINS]; WARP];
         for thread in 0..self.threads {
             let value = value(thread);
-            let sum = &mut sums[thread % WARP];
-            if thread < WARP {
-                *sum = value;
-            } else {
-                for l in 0..T::LANES {
-                    sum[l] += value[l];
-                }
+            let sum = &mut chains[thread % WARP][thread / WARP % CHAINS];
+            for l in 0..T::LANES {
+                sum[l] += value[l];
             }
         }
-        for (lane, sum) in sums.into_iter().enumerate() {
-            take(lane, sum);
+        for (lane, chains) in chains.into_iter().enumerate() {
+            take(lane, fold_chains::<T>(chains));
         }
     }
 }

@@ -3,12 +3,16 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod cpu;
 #[cfg(target_arch = "nvptx64")]
+mod number;
+#[cfg(target_arch = "nvptx64")]
 mod nvptx;
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
 mod ring;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use cpu::*;
+#[cfg(target_arch = "nvptx64")]
+pub use number::*;
 #[cfg(target_arch = "nvptx64")]
 pub use nvptx::*;
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
