@@ -35,6 +35,7 @@ pub mod driver;
 mod error;
 mod layer_norm;
 pub mod layout;
+pub mod limit;
 pub mod plan;
 pub mod ptx;
 pub mod raw;

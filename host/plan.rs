@@ -5,8 +5,9 @@
 use std::num::NonZeroUsize;
 
 use kernels::columns::QUADS_PER_BLOCK;
-use kernels::entry::instance::packs;
-use kernels::entry::{COLUMN_THREADS, LONG_THREADS};
+use kernels::entry::instance::{packs, team_threads};
+use kernels::entry::{COLUMN_THREADS, LIMIT_THREADS, LONG_THREADS};
+use kernels::limit::PACKS as LIMIT_PACKS;
 use kernels::long::CHUNK_PACKS;
 
 use crate::{Error, Result};
@@ -16,7 +17,7 @@ mod rows;
 
 pub use kernels::entry::instance::{DataType, Feed, Instance, Kernel, Storage, instances};
 pub use options::{Mode, Options, Reduction, Tile, Want};
-use rows::{TEAM_THREADS, over_rows};
+use rows::over_rows;
 
 /// What the planner needs to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +157,8 @@ pub fn aligned(pointers: &[usize], strides: &[usize], columns: usize, dtype: Dat
 /// The longest row that a block holds; longer ones are split. A function of the type alone, so that
 /// a row's results never depend on the device.
 pub fn longest_held(dtype: DataType) -> usize {
-    let most = packs(dtype).last().copied().unwrap_or(1);
-    most * TEAM_THREADS * dtype.lanes()
+    let most = packs(Kernel::BackwardRows, dtype).last().copied().unwrap_or(1);
+    most * team_threads(Kernel::BackwardRows, dtype, most) * dtype.lanes()
 }
 
 /// The largest grid that CUDA takes.
@@ -173,8 +174,8 @@ const fn seed_groups(columns: usize) -> u32 {
     }
 }
 
-/// Most chunks of a row, so that no grid is too large: a block of stage 2 takes 1/128 of one.
-const MAX_CHUNKS: usize = MAX_GRID / 128;
+/// Most chunks of a row, so that no grid is too large: a block of stage 2 takes 1/512 of one.
+const MAX_CHUNKS: usize = MAX_GRID / 512;
 
 fn check(work: Work, options: Options) -> Result<()> {
     if chunks(work.columns, work.storage.x).get() > MAX_CHUNKS {
@@ -276,6 +277,17 @@ pub fn backward(device: DeviceInfo, work: Work, options: Options, want: Want) ->
         packs: NonZeroUsize::new(packs).unwrap_or(NonZeroUsize::MIN),
         parts,
     })
+}
+
+/// Plans the copy or the addition of so many packs that speed is compared with ([`crate::limit`]).
+pub fn limit(packs: usize, dtype: DataType) -> Launch {
+    Launch {
+        instance: Instance::only(Kernel::Limit, Storage::of(dtype)),
+        grid: packs.div_ceil(LIMIT_PACKS * LIMIT_THREADS).min(MAX_GRID) as u32,
+        block: LIMIT_THREADS as u32,
+        shared_memory: 0,
+        depth: 0,
+    }
 }
 
 /// Groups for so many blocks.

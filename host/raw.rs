@@ -20,7 +20,7 @@ use cust::sys::{
     self, CUdevice_attribute_enum as Attribute, CUfunction, CUfunction_attribute_enum, CUmodule,
     CUstream,
 };
-use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
+use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs, LimitArgs};
 
 use crate::driver::{self, CUlaunchAttribute, CUlaunchConfig, check, cuLaunchKernelEx};
 use crate::plan::{Backward, DeviceInfo, Feed, Forward, Instance, Kernel, Launch, instances};
@@ -201,6 +201,21 @@ impl Kernels {
             Some(launch) => unsafe { self.launch(launch, &raw mut args, stream, self.info.ring) },
             None => Ok(()),
         }
+    }
+
+    /// Launches the copy or the addition of [`crate::limit`] on `stream`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernels::forward`], with the promises of [`kernels::limit::elementwise`].
+    ///
+    /// # Errors
+    ///
+    /// A driver error.
+    pub unsafe fn limit(&self, plan: &Launch, args: &LimitArgs, stream: CUstream) -> Result<()> {
+        let mut args = *args;
+        // SAFETY: the caller's promises.
+        unsafe { self.launch(plan, &raw mut args, stream, false) }
     }
 
     /// # Safety

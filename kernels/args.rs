@@ -242,6 +242,20 @@ pub struct ColumnsArgs {
     pub db: *mut c_void,
 }
 
+/// Arguments of the kernel that moves the bytes of forward or backward and does no more.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LimitArgs {
+    /// What is copied.
+    pub x: *const c_void,
+    /// What is added to it; optional.
+    pub dy: *const c_void,
+    /// Where the copy or the sum goes.
+    pub out: *mut c_void,
+    /// Packs of each.
+    pub packs: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::offset;

@@ -29,8 +29,9 @@
 //!    needed for dw and db.
 
 use crate::arch::{self, Number};
-use crate::args::{BackwardArgs, RowStats};
+use crate::args::BackwardArgs;
 use crate::element::{Element, Lanes, Pack, Params};
+use crate::feed::live;
 use crate::forward::{Hat, weights};
 use crate::mean::Count;
 use crate::memory::{self, valid_lanes};
@@ -61,22 +62,17 @@ where
     P: Params<E>,
 {
     let extent = args.extent;
-    let terms = Terms::<E::Real>::new(args);
+    let terms = Terms::<E::Real>::new::<E>(args);
     // SAFETY: the caller's promises on x, dy, w and stats.
     let mut feed = unsafe { F::open(block, extent, R, [args.x, args.dy], [args.w], args.stats) };
     let mut gradient = block.state(|_| Gradient::<E, V>::ZERO);
 
     while let Some(first) = feed.next(block) {
-        let live = (extent.rows - first).min(R);
-        let mut hat = [Hat::new(RowStats::default()); R];
-        for r in 0..R {
-            if r < live {
-                // SAFETY: row r is live, and the feed was opened with statistics.
-                hat[r] = Hat::new(unsafe { feed.stats(r) });
-            }
-        }
-
-        // SAFETY: asked of live rows.
+        // SAFETY: the feed was opened with statistics.
+        let hats = |feed: &F| core::array::from_fn(|r| Hat::new(unsafe { feed.stats(r) }));
+        let hat: [_; R] = hats(&feed);
+        let live = |r| live(extent, first, r);
+        // SAFETY: asked of packs and rows that exist.
         let read = |feed: &F, r, pack| unsafe { (feed.pack(0, r, pack), feed.pack(1, r, pack)) };
         let (whole, columns) = (F::WHOLE_PACKS, extent.columns);
 
@@ -84,8 +80,8 @@ where
         let sums = block.sum(&mut gradient, |thread, _| {
             let pack = |v| v * threads + thread;
             let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
-            let dots = |terms| dots::<E, V, R>(whole, columns, live, pack, read, w, hat, terms);
-            match terms.plain(F::PLAIN_ONLY, whole) {
+            let dots = |terms| dots::<E, V, R>(columns, live, pack, read, w, hat, terms);
+            match terms.plain::<E, P>(F::PLAIN_ONLY, whole) {
                 Some(plain) => dots(&plain),
                 None => dots(&terms),
             }
@@ -93,22 +89,17 @@ where
         feed.recycle(block);
         let c = sums.map(|sums| terms.means(sums));
         // Read again: three registers a row less to hold over the collective.
-        for r in 0..R {
-            if R > 1 && r < live {
-                // SAFETY: as above.
-                hat[r] = Hat::new(unsafe { feed.stats(r) });
-            }
-        }
+        let hat = if R > 1 { hats(&feed) } else { hat };
 
         let threads = block.threads();
         block.each(&mut gradient, |thread, gradient| {
             let pack = |v| v * threads + thread;
             let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
             let mut rows = |terms| {
-                // SAFETY: rows first + r are live; each thread stores its own packs.
+                // SAFETY: each thread stores its own packs.
                 unsafe { gradient.rows(whole, args, first, live, pack, read, w, hat, c, terms) };
             };
-            match terms.plain(F::PLAIN_ONLY, whole) {
+            match terms.plain::<E, P>(F::PLAIN_ONLY, whole) {
                 Some(plain) => rows(&plain),
                 None => rows(&terms),
             }
@@ -131,17 +122,26 @@ pub(crate) struct Terms<T> {
     pub(crate) want_dx: bool,
     /// Whether something is added to dx.
     adds: bool,
+    /// Whether c2 is subtracted from w * dy first. 16-bit types allow for it: their product is exact,
+    /// and may be fused with the subtraction, which saves an operation. Else x_hat * c1 + c2, small
+    /// beside it, is subtracted at once, and rounds off less. (A function of x's type alone, so that
+    /// dx does not depend on the type of w.)
+    centre: bool,
+    /// Whether product and subtraction are to be fused: it is exact, and no offset is added to w.
+    fuse: bool,
 }
 
 impl<T: Real> Terms<T> {
     #[inline(always)]
-    pub(crate) fn new(args: &BackwardArgs) -> Self {
+    pub(crate) fn new<E: Element>(args: &BackwardArgs) -> Self {
         Terms {
             count: Count::new(&args.extent),
             rms: args.rms,
             weight_offset: T::of(args.weight_offset),
             want_dx: !args.dx.ptr.is_null(),
             adds: !(args.add[0].ptr.is_null() && args.add[1].ptr.is_null()),
+            centre: <E as Params<E>>::EXACT_PRODUCTS,
+            fuse: false,
         }
     }
 
@@ -150,12 +150,13 @@ impl<T: Real> Terms<T> {
     /// loop. (They had cost up to 17 % of the GB/s: 2331 in place of 2797 at N = 12288, f16,
     /// M = 4096, H200.) Rows that are not `whole` do without.
     #[inline(always)]
-    fn plain(self, known: bool, whole: bool) -> Option<Self> {
+    fn plain<E: Element, P: Params<E>>(self, known: bool, whole: bool) -> Option<Self> {
         let plain = self.want_dx && !self.adds && self.weight_offset == T::ZERO;
         (known || whole && plain).then_some(Terms {
             weight_offset: T::ZERO,
             want_dx: true,
             adds: false,
+            fuse: P::EXACT_PRODUCTS,
             ..self
         })
     }
@@ -167,23 +168,13 @@ impl<T: Real> Terms<T> {
     }
 }
 
-/// Whether pack `pack` is to be skipped: only where there are many packs a thread, or their loads
-/// are many. There a branch per pack keeps ptxas from putting off one pack's sums to the next, and
-/// so running out of registers.
-#[inline(always)]
-fn skip<E: Element, const V: usize>(whole: bool, columns: usize, pack: usize) -> bool {
-    let branch = V >= if whole { 8 } else { 4 };
-    branch && valid_lanes::<E>(columns, pack) == 0
-}
-
-/// A thread's share of the sums of x_hat * wdy and of wdy of R rows, the first `live` of them, from
-/// its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w. A pack of w serves all rows.
+/// A thread's share of the sums of x_hat * wdy and of wdy of R rows, from its packs `pack(0)` to
+/// `pack(V - 1)` of (x, dy) and w, as far as they exist. A pack of w serves all rows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "all of a tile")]
 pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
-    whole: bool,
     columns: usize,
-    live: usize,
+    live: impl Fn(usize) -> bool,
     pack: impl Fn(usize) -> usize,
     read: impl Fn(usize, usize) -> (Pack, Pack),
     w: impl Fn(usize) -> E::Lanes,
@@ -194,22 +185,29 @@ pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
     let mut c = [[<E::Real as Element>::Lanes::ZERO; 2]; R];
     for v in 0..V {
         let pack = pack(v);
-        if !terms.want_dx || skip::<E, V>(whole, columns, pack) {
+        // A branch per pack also keeps ptxas from mixing one pack's sums with the next one's, and so
+        // running out of registers.
+        if !terms.want_dx || valid_lanes::<E>(columns, pack) == 0 {
             continue;
         }
         let w = weights::<E>(w(pack), terms.weight_offset);
         for r in 0..R {
-            if r < live {
-                let (x, dy) = read(r, pack);
-                let (x, dy) = (E::unpack(x), E::unpack(dy));
-                // Past the row's end dy is 0, and so is what is added.
-                for l in 0..E::LANES {
-                    let at = l % E::Real::LANES;
-                    let x_hat = hat[r].of(x[l]);
-                    let wdy = w[l] * dy[l];
-                    c[r][0][at] = x_hat.fma(wdy, c[r][0][at]);
-                    c[r][1][at] += wdy;
-                }
+            if !live(r) {
+                continue;
+            }
+            let (x, dy) = read(r, pack);
+            let (x, dy) = (E::unpack(x), E::unpack(dy));
+            // Past the row's end dy is 0, and so is what is added.
+            for l in 0..E::LANES {
+                let at = l % E::Real::LANES;
+                let x_hat = hat[r].of(x[l]);
+                let wdy = w[l] * dy[l];
+                let [c1, c2] = &mut c[r];
+                (c1[at], c2[at]) = if v == 0 && l == at {
+                    (x_hat * wdy, wdy)
+                } else {
+                    (x_hat.fma(wdy, c1[at]), c2[at] + wdy)
+                };
             }
         }
     }
@@ -225,12 +223,13 @@ pub(crate) struct Gradient<E: Element, const V: usize> {
 impl<E: Element, const V: usize> Gradient<E, V> {
     pub(crate) const ZERO: Self = Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V] };
 
-    /// A thread's part of R rows from row `first` on, the first `live` of them: adds to dw and db,
-    /// and stores dx, for its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w.
+    /// A thread's part of R rows from row `first` on, those that are `live`: adds to dw and db, and
+    /// stores dx, for its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w, as far as they exist.
     ///
     /// # Safety
     ///
-    /// The rows must exist in `args`, whole and aligned if `whole`, and the packs be this thread's.
+    /// The rows that are `live` must exist in `args`, whole and aligned if `whole`, and the packs be
+    /// this thread's.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "all of a tile")]
     pub(crate) unsafe fn rows<const R: usize>(
@@ -238,7 +237,7 @@ impl<E: Element, const V: usize> Gradient<E, V> {
         whole: bool,
         args: &BackwardArgs,
         first: usize,
-        live: usize,
+        live: impl Fn(usize) -> bool,
         pack: impl Fn(usize) -> usize,
         read: impl Fn(usize, usize) -> (Pack, Pack),
         w: impl Fn(usize) -> E::Lanes,
@@ -249,33 +248,40 @@ impl<E: Element, const V: usize> Gradient<E, V> {
         let columns = args.extent.columns;
         for v in 0..V {
             let pack = pack(v);
-            if skip::<E, V>(whole, columns, pack) {
+            if valid_lanes::<E>(columns, pack) == 0 {
                 continue;
             }
             let w = weights::<E>(w(pack), terms.weight_offset);
             for r in 0..R {
-                if r < live {
-                    let (x, dy) = read(r, pack);
-                    let (x, dy) = (E::unpack(x), E::unpack(dy));
-                    let [c1, c2] = c[r];
-                    let mut dx = E::Lanes::ZERO;
-                    for l in 0..E::LANES {
-                        let x_hat = hat[r].of(x[l]);
-                        self.dw[v][l] = dy[l].fma(x_hat, self.dw[v][l]);
-                        self.db[v][l] += dy[l];
-                        dx[l] = (w[l] * dy[l] - x_hat.fma(c1, c2)) * hat[r].rstd;
-                    }
-                    let row = first + r;
-                    if terms.adds {
-                        // SAFETY: the caller's promise.
-                        unsafe { add::<E>(whole, args, row, pack, &mut dx) };
-                    }
-                    if terms.want_dx {
-                        // SAFETY: the caller's promise.
-                        unsafe {
-                            let dx = E::pack(dx);
-                            memory::store(whole, args.dx.row::<E>(row), columns, pack, dx);
-                        }
+                if !live(r) {
+                    continue;
+                }
+                let (x, dy) = read(r, pack);
+                let (x, dy) = (E::unpack(x), E::unpack(dy));
+                let [c1, c2] = c[r];
+                let mut dx = E::Lanes::ZERO;
+                for l in 0..E::LANES {
+                    let x_hat = hat[r].of(x[l]);
+                    self.dw[v][l] = dy[l].fma(x_hat, self.dw[v][l]);
+                    self.db[v][l] += dy[l];
+                    let dx_hat = if !terms.centre {
+                        w[l] * dy[l] - x_hat.fma(c1, c2)
+                    } else if terms.fuse {
+                        (-x_hat).fma(c1, w[l].fma(dy[l], -c2))
+                    } else {
+                        (-x_hat).fma(c1, w[l] * dy[l] - c2)
+                    };
+                    dx[l] = dx_hat * hat[r].rstd;
+                }
+                let row = first + r;
+                if terms.adds {
+                    // SAFETY: the caller's promise.
+                    unsafe { add::<E>(whole, args, row, pack, &mut dx) };
+                }
+                if terms.want_dx {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        memory::store(whole, args.dx.row::<E>(row), columns, pack, E::pack(dx));
                     }
                 }
             }
@@ -327,45 +333,53 @@ pub(crate) unsafe fn gradient_to_group<B: Block, E: Element, const V: usize>(
     }
     let slots = partials.groups.get() as usize * args.extent.chunks.get();
     let columns = partials.packs.get() * E::LANES;
-    // SAFETY: the slot's sums, dw then db, lie in the caller's array.
-    let (dw, db) = unsafe {
-        let dw = partials.sums.cast::<E::Real>().add(slot * 2 * columns);
-        (dw, dw.add(columns))
+    // SAFETY: the slot's sums lie in the caller's array.
+    let sums = unsafe { partials.sums.cast::<E::Real>().add(slot * 2 * columns) };
+    // 16 bytes of dw, or of db, at a time: part 0 of each of the thread's packs, then part 1.
+    let half = V * (E::LANES / E::Real::LANES);
+    let part_of = |gradient: &Gradient<E, V>, part: usize| {
+        let (lanes, part) =
+            if part < half { (&gradient.dw, part) } else { (&gradient.db, part - half) };
+        let mut sum = <E::Real as Element>::Lanes::ZERO;
+        for l in 0..E::Real::LANES {
+            sum[l] = lanes[part % V][E::Real::LANES * (part / V) + l];
+        }
+        sum
     };
-    // SAFETY: the caller's promises on the locks.
-    unsafe {
-        lock::with_lock(block, partials.locks, slots, slot, |block, first| {
-            let threads = block.threads();
-            block.each(gradient, |thread, gradient| {
-                for v in 0..V {
-                    for part in 0..E::LANES / E::Real::LANES {
-                        let at = E::Real::LANES * ((part * V + v) * threads + thread);
-                        if args.want_dw {
-                            merge::<E>(first, dw.add(at), &gradient.dw[v], part);
-                        }
-                        if args.want_db {
-                            merge::<E>(first, db.add(at), &gradient.db[v], part);
-                        }
-                    }
+    let mut store = |block: &mut B, first: bool| {
+        let threads = block.threads();
+        block.each(gradient, |thread, gradient| {
+            for part in 0..2 * half {
+                if if part < half { args.want_dw } else { args.want_db } {
+                    let at = E::Real::LANES * (part * threads + thread);
+                    // SAFETY: within the slot's sums, which this block has to itself.
+                    unsafe { merge::<E>(first, sums.add(at), part_of(gradient, part)) };
                 }
-            });
+            }
         });
+    };
+    if block.grid() <= slots {
+        // A slot for each block: nobody else comes, and the end of the launch is order enough.
+        store(block, true);
+    } else {
+        // SAFETY: the caller's promises on the locks.
+        unsafe { lock::with_lock(block, partials.locks, slots, slot, store) };
     }
 }
 
-/// Stores 16 bytes of sums, part `part` of `lanes`, at `sums` (`first`), or adds them.
+/// Stores 16 bytes of sums at `sums` (`first`), or adds them.
 ///
 /// # Safety
 ///
 /// This block holds the lock of the sums, and they are this thread's alone.
 #[inline(always)]
-unsafe fn merge<E: Element>(first: bool, sums: *mut E::Real, lanes: &E::Lanes, part: usize) {
+unsafe fn merge<E: Element>(first: bool, sums: *mut E::Real, lanes: <E::Real as Element>::Lanes) {
     // SAFETY: the caller's promise; the lock orders this after the stores of the block that held it
     // before.
     unsafe {
         let mut sum = E::Real::unpack(arch::load_shared_unless(first, sums.cast()));
         for l in 0..E::Real::LANES {
-            sum[l] += lanes[E::Real::LANES * part + l];
+            sum[l] += lanes[l];
         }
         arch::store_shared(sums.cast(), E::Real::pack(sum));
     }

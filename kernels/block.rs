@@ -1,7 +1,7 @@
 //! A block of threads, as a kernel body sees it.
 //!
 //! A body is a sequence of phases. In [`each`](Block::each) every thread works on its own state; a
-//! collective ([`sum`](Block::sum), [`lane_sum`](Block::lane_sum)) lets every thread contribute
+//! collective ([`sum`](Block::sum), [`column_sum`](Block::column_sum)) lets every thread contribute
 //! and gives a uniform result. A body never sees one thread's control flow, so it cannot place a
 //! barrier where only some threads arrive, and the same body runs on a GPU and on a CPU.
 //!
@@ -19,9 +19,11 @@ pub const WARP: usize = 32;
 /// Most warps of a block that takes part in [`Block::sum`].
 pub const MAX_WARPS: usize = 16;
 
-/// Chains of [`Block::lane_sum`]: short ones, so that the sum of 32 warps rounds off little more
-/// than a tree's.
-pub const CHAINS: usize = 4;
+/// Sums that [`Block::column_sum`] gives.
+pub const COLUMNS: usize = 8;
+
+/// Chains of [`Block::column_sum`].
+pub const CHAINS: usize = WARP / COLUMNS;
 
 /// A block of threads.
 pub trait Block: Gate {
@@ -52,30 +54,13 @@ pub trait Block: Gate {
         phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
     ) -> [[T; K]; R];
 
-    /// Sums `value(thread)`, 16 bytes of numbers, over the threads of the same lane, and hands each
-    /// of the [`WARP`] sums to `take(lane, sum)`: every [`CHAINS`]-th warp in turn, then these chains
-    /// by halves. For blocks of at most 32 warps, once in a launch.
-    fn lane_sum<T: Real>(
+    /// Sums `value(thread)`, 16 bytes of numbers, over the threads with the same `thread` mod
+    /// [`COLUMNS`], and hands the sums to `take(column, sum)`: of the threads of a column, every
+    /// [`CHAINS`]-th in turn, with what the additions round off, then these chains by halves. For blocks of at most 8 warps, once in a
+    /// launch.
+    fn column_sum<T: Real>(
         &mut self,
         value: impl FnMut(usize) -> <T as Element>::Lanes,
         take: impl FnMut(usize, <T as Element>::Lanes),
     );
-}
-
-/// The sum of the chains of [`Block::lane_sum`], by halves.
-#[inline(always)]
-pub(crate) fn fold_chains<T: Real>(
-    mut chains: [<T as Element>::Lanes; CHAINS],
-) -> <T as Element>::Lanes {
-    let mut distance = CHAINS / 2;
-    while distance > 0 {
-        for i in 0..distance {
-            for l in 0..T::LANES {
-                let other = chains[i + distance][l];
-                chains[i][l] += other;
-            }
-        }
-        distance /= 2;
-    }
-    chains[0]
 }

@@ -4,23 +4,26 @@
 //! dw[j] = sum over groups of partial_dw[group][j]       db likewise
 //! ```
 //!
-//! A block takes one float4 column per lane; its warps share the groups among them and meet in one
-//! collective. No lock: stage 1 has ended. The order of the sum is fixed (a warp's groups in turn,
-//! then the warps as [`Block::lane_sum`] says), so equal partials give equal bits.
+//! A block takes a few float4 columns; its threads share out the groups of each and meet in one
+//! collective. Blocks are small, so that they find room beside those of stage 1, and wait there for
+//! its end. No lock: stage 1 has ended. The order of the sum is fixed (a thread's groups in turn,
+//! then the threads as [`Block::column_sum`] says), so equal partials give equal bits. What the
+//! additions round off is added up beside them: stage 2 waits for memory, and has the time.
 
 use core::ffi::c_void;
 
 use crate::args::ColumnsArgs;
-use crate::block::WARP;
+use crate::block::COLUMNS;
 use crate::element::{Element, Lanes};
 use crate::lock::LockWord;
+use crate::real::{add_lanes, total_lanes};
 use crate::{Block, arch};
 
 /// Loads of one thread that are in flight together: the L2's latency is paid once for all.
 const IN_FLIGHT: usize = 5;
 
 /// 16-byte columns that one block reduces.
-pub const QUADS_PER_BLOCK: usize = WARP;
+pub const QUADS_PER_BLOCK: usize = COLUMNS;
 
 /// Stage 2 of the backward kernels, for dw and db of P. The grid covers a group's row of sums, each
 /// chunk by itself, [`QUADS_PER_BLOCK`] per block.
@@ -32,8 +35,6 @@ pub const QUADS_PER_BLOCK: usize = WARP;
 /// - Every block of the grid runs this with the same arguments.
 #[inline(always)]
 pub unsafe fn reduce<B: Block, P: Element>(block: &mut B, args: &ColumnsArgs) {
-    // Stage 1 may still be running: nothing of it is read, and no lock cleared, before this.
-    arch::wait_for_previous();
     let partials = args.partials;
     let groups = args.used_groups as usize;
     let packs = partials.packs;
@@ -41,38 +42,39 @@ pub unsafe fn reduce<B: Block, P: Element>(block: &mut B, args: &ColumnsArgs) {
     let quads = packs.get() * args.lanes / P::Real::LANES;
     let blocks = (2 * quads).div_ceil(QUADS_PER_BLOCK).max(1);
     let (chunk, first) = (block.index() / blocks, block.index() % blocks * QUADS_PER_BLOCK);
-    let warps = block.threads() / WARP;
+    let threads = block.threads() / COLUMNS;
     let end = |quad: usize| quad >= 2 * quads || gradient(args, quads, quad).0.is_null();
 
     let share = |thread: usize| {
-        let (warp, lane) = (thread / WARP, thread % WARP);
-        let mut sum = <P::Real as Element>::Lanes::ZERO;
-        let mut group = if end(first + lane) { groups } else { warp };
+        // Stage 1 may still be running: nothing of it is read, and no lock cleared, before this.
+        arch::wait_for_previous();
+        let (own, column) = (thread / COLUMNS, thread % COLUMNS);
+        let (mut sum, mut rest) =
+            (<P::Real as Element>::Lanes::ZERO, <P::Real as Element>::Lanes::ZERO);
+        let mut group = if end(first + column) { groups } else { own };
         while group < groups {
             let mut rows = [sum; IN_FLIGHT];
             for (i, row) in rows.iter_mut().enumerate() {
                 // A row past the last is loaded too, from the last, and not added: no branch
                 // stands between the loads.
-                let group = (group + i * warps).min(groups - 1);
-                let at = (group * args.chunks + chunk) * 2 * quads + first + lane;
+                let group = (group + i * threads).min(groups - 1);
+                let at = (group * args.chunks + chunk) * 2 * quads + first + column;
                 // SAFETY: within the sums; stage 1 wrote them in an earlier launch.
                 *row = P::Real::unpack(unsafe {
                     arch::load_shared_unless(false, partials.sums.cast::<crate::Pack>().add(at))
                 });
             }
             for (i, row) in rows.iter().enumerate() {
-                if group + i * warps < groups {
-                    for l in 0..P::Real::LANES {
-                        sum[l] += row[l];
-                    }
+                if group + i * threads < groups {
+                    add_lanes::<P::Real>(&mut sum, &mut rest, *row);
                 }
             }
-            group += IN_FLIGHT * warps;
+            group += IN_FLIGHT * threads;
         }
-        sum
+        total_lanes::<P::Real>(sum, rest)
     };
-    let take = |lane: usize, sum: <P::Real as Element>::Lanes| {
-        let quad = first + lane;
+    let take = |column: usize, sum: <P::Real as Element>::Lanes| {
+        let quad = first + column;
         if end(quad) {
             return;
         }
@@ -93,7 +95,7 @@ pub unsafe fn reduce<B: Block, P: Element>(block: &mut B, args: &ColumnsArgs) {
             arch::scatter(at, P::pack(lanes), valid);
         }
     };
-    block.lane_sum::<P::Real>(share, take);
+    block.column_sum::<P::Real>(share, take);
 
     if block.index() == 0 {
         let words = 2 * partials.groups.get() as usize * args.chunks;

@@ -67,6 +67,8 @@ pub trait Element: Copy + Send + Sync + 'static {
 pub trait Params<E: Element>: Element<Real = E::Real> {
     /// Packs of parameters for one pack of a row: 1 or 2.
     const PACKS: usize;
+    /// Whether the product of a parameter and an element is always a Real (but for its exponent).
+    const EXACT_PRODUCTS: bool;
 
     /// The parameters of one pack of a row, from [`Params::PACKS`] packs.
     fn widen(packs: [Pack; 2]) -> E::Lanes;
@@ -74,6 +76,8 @@ pub trait Params<E: Element>: Element<Real = E::Real> {
 
 impl<E: Element> Params<E> for E {
     const PACKS: usize = 1;
+    // 11 or 8 bits by as many, in 24.
+    const EXACT_PRODUCTS: bool = size_of::<E>() == 2;
 
     #[inline(always)]
     fn widen([pack, _]: [Pack; 2]) -> E::Lanes {
@@ -134,17 +138,13 @@ macro_rules! half_element {
 
             #[inline(always)]
             fn pack(lanes: [f32; 8]) -> Pack {
-                let bits = $narrow(lanes);
-                let mut words = [0; 4];
-                for (i, word) in words.iter_mut().enumerate() {
-                    *word = bits[2 * i] as u32 | (bits[2 * i + 1] as u32) << 16;
-                }
-                Pack(words)
+                Pack($narrow(lanes))
             }
         }
 
         impl Params<$type> for f32 {
             const PACKS: usize = 2;
+            const EXACT_PRODUCTS: bool = false;
 
             #[inline(always)]
             fn widen([low, high]: [Pack; 2]) -> [f32; 8] {

@@ -48,26 +48,31 @@ pub trait Feed<B: Block, E: Element, P: Params<E>, const T: usize, const C: usiz
     /// Moves to the next tile and gives its first row; `None` after the block's last tile.
     fn next(&mut self, block: &mut B) -> Option<usize>;
 
-    /// Lets the memory of the tile before the present one be filled again: called once in each
-    /// tile, after a collective that follows the last reading of that one.
+    /// Lets memory be filled again: called once in each tile, after a collective that follows the
+    /// last reading of the tile before, and of the present one where there is but one matrix.
     fn recycle(&mut self, block: &mut B);
 
-    /// Pack `pack` of row `r` of the tile, of matrix `matrix`. Lanes past the row's end are zero.
+    /// Pack `pack` of row `r` of the tile, of matrix `matrix`; lanes past the row's end are zero.
     ///
     /// # Safety
     ///
-    /// Row `r` of the tile must exist.
+    /// Row `r` of the tile must exist, and some lane of the pack.
     unsafe fn pack(&self, matrix: usize, r: usize, pack: usize) -> Pack;
 
+    /// As [`Feed::pack`], or zeros where there is none, without a branch: what a body does with one
+    /// row can be mixed with what it does with the next.
+    fn pack_or_zero(&self, matrix: usize, r: usize, pack: usize) -> Pack;
+
     /// The part of vector `vector` that belongs to pack `pack`; if it is null, zeros, or what
-    /// [`Feed::PLAIN_ONLY`] says.
+    /// [`Feed::PLAIN_ONLY`] says. Where there is but one matrix, only to be asked after
+    /// [`Feed::recycle`], so that the first tile does not wait for the vectors.
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes;
 
-    /// The statistics of row `r` of the tile.
+    /// The statistics of row `r` of the tile; zeros past the last row.
     ///
     /// # Safety
     ///
-    /// Row `r` of the tile must exist, and the feed must have been opened with statistics.
+    /// The feed must have been opened with statistics.
     unsafe fn stats(&self, r: usize) -> RowStats<E::Real>;
 }
 
@@ -75,13 +80,11 @@ pub trait Feed<B: Block, E: Element, P: Params<E>, const T: usize, const C: usiz
 /// asks for as much, and the kernel uses it so:
 ///
 /// ```text
-/// [ one mbarrier per slot | vectors | slot 0 | slot 1 | … ]
+/// [ mbarriers: the vectors', one per slot | vectors | slot 0 | slot 1 | … ]
 /// slot = [ matrix 0: R rows | … | matrix T-1: R rows | statistics: R x 16 bytes ]
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RingLayout {
-    /// Offset of the first vector: before it is room for 16 mbarriers.
-    pub vectors: u32,
     /// Offset of slot 0.
     pub slots: u32,
     /// Bytes of a slot, which holds a tile.
@@ -89,6 +92,9 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
+    /// Offset of the first vector: before it is room for 16 mbarriers.
+    pub const VECTORS: u32 = 128;
+
     /// For tiles of R rows of `row_bytes`, and vectors of `vector_bytes`.
     #[inline(always)]
     pub const fn new(
@@ -101,8 +107,7 @@ impl RingLayout {
     ) -> Self {
         let stats_bytes = if stats { 16 } else { 0 };
         RingLayout {
-            vectors: 128,
-            slots: 128 + vectors as u32 * vector_bytes,
+            slots: Self::VECTORS + vectors as u32 * vector_bytes,
             slot_bytes: rows_per_tile as u32 * (matrices as u32 * row_bytes + stats_bytes),
         }
     }
@@ -163,6 +168,17 @@ impl<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize, const W
     }
 
     #[inline(always)]
+    fn pack_or_zero(&self, matrix: usize, r: usize, pack: usize) -> Pack {
+        // No columns, no access.
+        let (row, columns) = match live(self.extent, self.row, r) {
+            true => (self.row + r, self.extent.columns),
+            false => (self.row, 0),
+        };
+        // SAFETY: the row exists, and `open`'s caller said that it is readable.
+        unsafe { memory::load(WHOLE, self.matrices[matrix].row::<E>(row), columns, pack) }
+    }
+
+    #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
         // SAFETY: `open`'s caller said that the vectors are readable.
         unsafe { params::<E, P>(WHOLE, self.vectors[vector], self.extent.columns, pack) }
@@ -170,9 +186,18 @@ impl<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize, const W
 
     #[inline(always)]
     unsafe fn stats(&self, r: usize) -> RowStats<E::Real> {
+        if !live(self.extent, self.row, r) {
+            return RowStats::default();
+        }
         // SAFETY: the row exists, and `open`'s caller said that its statistics are readable.
         unsafe { RowStats::load(self.stats, self.row + r) }
     }
+}
+
+/// Whether row `r` of the tile that begins with row `first` exists. The first of a tile does.
+#[inline(always)]
+pub fn live(extent: Extent, first: usize, r: usize) -> bool {
+    r == 0 || first + r < extent.rows
 }
 
 /// The part of a vector of P that belongs to pack `pack` of a row of E; zeros if it is null.

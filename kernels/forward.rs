@@ -7,35 +7,39 @@
 //! y    = (x - mean) * rstd * (w + weight_offset) + b
 //! ```
 //!
-//! For each tile of R rows, held in registers as V packs per thread and row:
+//! For each tile of R rows, held in registers as V packs per thread:
 //!
 //! ```text
-//! pass 1:  load x (and add the residual);  m  = sum(x) / N
-//! pass 2:  d = x - m;  sd = sum(d), sdd = sum(d * d)            (one collective)
-//!          lo = sd / N;  var = (sdd - sd * lo) / N;  mean + mean_lo = m + lo
-//! pass 3:  y = fma(fma(x - mean, rstd, -mean_lo * rstd), w, b)
+//! m = the mean of the row's first pack
+//! pass 1:  load x (and add the residual);  d = x - m;  sd = sum(d), sdd = sum(d * d)
+//!          lo = sd / N;  var = (sdd - sd * lo) / N;  mean + mean_lo = m + lo     (one collective)
+//! again, if the row needs it: from a better m, or scaled
+//! pass 2:  y = fma(fma(x - mean, rstd, -mean_lo * rstd), w, b)
 //! ```
 //!
 //! Departures from the formulae:
 //!
-//! 1. `m` is a rounded number, so `d` still has a mean, `lo`. Pass 2 measures it at no further
-//!    reduction, and both the variance and x_hat are corrected by it: an f32 row of mean 1e4 and
-//!    spread 1e-3 is right to 1e-6, where one f32 mean alone is wrong by 9e-2. (The corrected
-//!    two-pass algorithm of Chan, Golub and LeVeque 1983, extended to the mean.)
-//! 2. The pair is renormalised so that `mean` is the number nearest to the mean: `x - mean` is then
-//!    exact for x near it, and a constant row gives x_hat = 0 exactly.
+//! 1. Deviations are taken from `m`, which needs no collective, and the variance and the mean are
+//!    corrected by what it is off (the shifted data algorithm of Chan, Golub and LeVeque 1983).
+//!    `sdd` then loses a factor of 1 + (m - mean)^2 / var of its accuracy; a row where that is more
+//!    than 1 + [`FAR`] is gone over again from the mean that the first time found. (Then it is
+//!    their corrected two-pass algorithm.)
+//! 2. mean is kept in two parts, and x_hat has no error from it: an f32 row of mean 1e4 and spread
+//!    1e-3 is right to 1e-6, where one f32 mean alone is wrong by 9e-2. `mean` is the number nearest
+//!    to the mean: `x - mean` is exact for x near it, and a constant row gives x_hat = 0 exactly.
 //! 3. The mean is never folded into the bias: `x * rstd + (b - mean * rstd)` would cancel.
-//! 4. Where the squares of a row overflow, pass 2 runs once more on that row scaled by a power of
-//!    two; the other rows of its tile get the same sums again.
+//! 4. Where the squares of a row overflow, it is gone over again scaled by a power of two; the
+//!    other rows of its tile get the same sums again.
 //! 5. x + residual is rounded to the storage type, stored, and that is normalised: the same bits
 //!    as an addition in a kernel of its own.
 
-use crate::arch::Number;
-use crate::args::{ForwardArgs, RowStats};
+use crate::arch::{self, Number};
+use crate::args::{Extent, ForwardArgs, RowStats, Scalar};
 use crate::element::{Element, Lanes, Pack, Params};
+use crate::feed::live;
 use crate::mean::Count;
 use crate::memory::{self, valid_lanes};
-use crate::real::Real;
+use crate::real::{Real, two_sum};
 use crate::{Block, Feed};
 
 /// The forward kernel: V packs per thread and row, R rows per tile.
@@ -65,55 +69,53 @@ where
     let mut tile = block.state(|_| [[Pack::default(); V]; R]);
 
     while let Some(first) = feed.next(block) {
-        let live = (extent.rows - first).min(R);
+        let live = |r| live(extent, first, r);
+        let plain = F::PLAIN_ONLY || args.residual.ptr.is_null();
+
+        let mut rough: [_; R] = core::array::from_fn(|r| {
+            let mut x = feed.pack_or_zero(0, r, 0);
+            if !plain && live(r) {
+                // SAFETY: row first + r is live.
+                x = unsafe { add_packs::<E>(x, residual::<E>(F::WHOLE_PACKS, args, first + r, 0)) };
+            }
+            moments.rough::<E>(x)
+        });
+        let mut scale = [E::Real::ONE; R];
+        let valid = |pack| valid_lanes::<E>(extent.columns, pack);
+        let spread = |thread: usize, threads: usize, x: &[Pack; V], rough, scale| {
+            let valid = |v| valid(v * threads + thread);
+            spread_of::<E, V>(x, valid, F::WHOLE_PACKS, rough, scale)
+        };
 
         let threads = block.threads();
-        let sums = block.sum(&mut tile, |thread, x| {
-            let mut sums = [[E::Real::ZERO]; R];
+        let mut sums = block.sum(&mut tile, |thread, x| {
+            let pack = |v| v * threads + thread;
+            let mut sums = [[E::Real::ZERO; 2]; R];
             for r in 0..R {
-                if r < live {
-                    for v in 0..V {
-                        // SAFETY: row r is live.
-                        x[r][v] = unsafe { feed.pack(0, r, v * threads + thread) };
-                    }
-                    if !F::PLAIN_ONLY && !args.residual.ptr.is_null() {
-                        let pack = |v| v * threads + thread;
-                        // SAFETY: row first + r is live; each thread stores its own packs.
-                        unsafe { add::<E, V>(F::WHOLE_PACKS, args, first + r, &mut x[r], pack) };
-                    }
-                    sums[r] = [total::<E, V>(&x[r])];
+                for v in 0..V {
+                    x[r][v] = feed.pack_or_zero(0, r, pack(v));
                 }
+                if !plain && live(r) {
+                    // SAFETY: row first + r is live; each thread stores its own packs.
+                    unsafe { add::<E, V>(F::WHOLE_PACKS, args, first + r, &mut x[r], pack) };
+                }
+                sums[r] = spread(thread, threads, &x[r], rough[r], scale[r]);
             }
             sums
         });
         feed.recycle(block);
-        let rough = sums.map(|[sum]| moments.rough(sum));
-
-        let mut spread = |block: &mut B, scale: [E::Real; R]| {
+        // Opaque: one copy of the loop's body is enough.
+        let mut passes = arch::opaque(MAX_PASSES);
+        while passes > 1 && moments.again(&mut rough, &mut scale, &sums) {
             let threads = block.threads();
-            block.sum(&mut tile, |thread, x| {
+            sums = block.sum(&mut tile, |thread, x| {
                 let mut sums = [[E::Real::ZERO; 2]; R];
                 for r in 0..R {
-                    if r < live {
-                        let valid = |v| valid_lanes::<E>(extent.columns, v * threads + thread);
-                        let whole = F::WHOLE_PACKS;
-                        sums[r] = spread_of::<E, V>(&x[r], valid, whole, rough[r], scale[r]);
-                    }
+                    sums[r] = spread(thread, threads, &x[r], rough[r], scale[r]);
                 }
                 sums
-            })
-        };
-        let mut scale = [E::Real::ONE; R];
-        let mut sums = spread(block, scale);
-        let mut overflow = false;
-        for r in 0..R {
-            if !sums[r][1].finite() {
-                scale[r] = E::Real::SMALL;
-                overflow = true;
-            }
-        }
-        if overflow {
-            sums = spread(block, scale);
+            });
+            passes -= 1;
         }
         let mut stats = [RowStats::default(); R];
         for r in 0..R {
@@ -125,16 +127,19 @@ where
             let store = |offset: E::Real| {
                 for v in 0..V {
                     let pack = v * threads + thread;
+                    // A branch per pack keeps ptxas from loading w and b of all at once, for which
+                    // there are no registers.
+                    if !F::PLAIN_ONLY && V == 8 && valid(pack) == 0 {
+                        continue;
+                    }
                     let (w, b) = (feed.vector(0, pack), feed.vector(1, pack));
                     let w = weights::<E>(w, offset);
                     for r in 0..R {
-                        if r < live {
-                            let y = normalise_pack::<E>(x[r][v], stats[r], w, b);
-                            // SAFETY: row first + r is live; each thread stores its own packs.
-                            unsafe {
-                                let row = args.y.row::<E>(first + r);
-                                memory::store(F::WHOLE_PACKS, row, extent.columns, pack, y);
-                            }
+                        let y = normalise_pack::<E>(x[r][v], stats[r], w, b);
+                        // SAFETY: each thread stores its own packs of live rows.
+                        unsafe {
+                            let (row, columns) = row_to_store(extent, first, r);
+                            memory::store(F::WHOLE_PACKS, args.y.row::<E>(row), columns, pack, y);
                         }
                     }
                 }
@@ -149,7 +154,7 @@ where
         });
         block.leader(|| {
             for r in 0..R {
-                if r < live {
+                if live(r) {
                     // SAFETY: row first + r is live, and this block's alone.
                     unsafe { stats[r].store(args.stats, first + r) };
                 }
@@ -157,6 +162,19 @@ where
         });
     }
 }
+
+/// Where row `r` of a tile is to be stored, and how many columns of it: none past the last row.
+#[inline(always)]
+pub(crate) fn row_to_store(extent: Extent, first: usize, r: usize) -> (usize, usize) {
+    if live(extent, first, r) { (first + r, extent.columns) } else { (first, 0) }
+}
+
+/// A row is gone over again if the square of what the rough mean is off is more than this many
+/// times the variance.
+const FAR: Scalar = Scalar { double: 4.0, single: 4.0 };
+
+/// A row is gone over so often at most: from a better mean, and scaled.
+const MAX_PASSES: usize = 3;
 
 /// Adds the residual to a thread's packs of row `row` of x, and stores their sums.
 ///
@@ -174,13 +192,13 @@ unsafe fn add<E: Element, const V: usize>(
 ) {
     let columns = args.extent.columns;
     // SAFETY: the row exists.
-    let (residual, sum) = unsafe { (args.residual.row::<E>(row), args.sum.row::<E>(row)) };
+    let sum = unsafe { args.sum.row::<E>(row) };
     // Loads two at a time, so that their latencies overlap: more would take registers from all.
     for first in (0..V).step_by(2) {
         let mut more = [Pack::default(); 2];
         for i in 0..2.min(V - first) {
             // SAFETY: the caller's promise.
-            more[i] = unsafe { memory::load(whole, residual, columns, pack(first + i)) };
+            more[i] = unsafe { residual::<E>(whole, args, row, pack(first + i)) };
         }
         for i in 0..2.min(V - first) {
             let v = first + i;
@@ -189,6 +207,17 @@ unsafe fn add<E: Element, const V: usize>(
             unsafe { memory::store(whole, sum, columns, pack(v), x[v]) };
         }
     }
+}
+
+/// Pack `pack` of row `row` of the residual.
+///
+/// # Safety
+///
+/// The row must exist in `args`, whole and aligned if `whole`.
+#[inline(always)]
+unsafe fn residual<E: Element>(whole: bool, args: &ForwardArgs, row: usize, pack: usize) -> Pack {
+    // SAFETY: the caller's promise.
+    unsafe { memory::load(whole, args.residual.row::<E>(row), args.extent.columns, pack) }
 }
 
 /// The sums of two packs' lanes, rounded to E.
@@ -204,8 +233,8 @@ pub(crate) fn add_packs<E: Element>(a: Pack, b: Pack) -> Pack {
 /// The sum of a thread's packs.
 #[inline(always)]
 pub(crate) fn total<E: Element, const V: usize>(x: &[Pack; V]) -> E::Real {
-    let mut sum = E::Lanes::ZERO;
-    for v in 0..V {
+    let mut sum = E::unpack(x[0]);
+    for v in 1..V {
         let x = E::unpack(x[v]);
         for l in 0..E::LANES {
             sum[l] += x[l];
@@ -230,18 +259,18 @@ pub(crate) fn spread_of<E: Element, const V: usize>(
     for v in 0..V {
         let valid = valid(v);
         let x = E::unpack(x[v]);
-        if valid == E::LANES {
+        let mut add = |l: usize, d: E::Real| {
+            (sd[l], sdd[l]) = if v == 0 { (d, d * d) } else { (sd[l] + d, d.fma(d, sdd[l])) };
+        };
+        if whole || valid == E::LANES {
+            // Past the row's end x is 0, and d shall be.
+            let shift = if valid == 0 { E::Real::ZERO } else { shift };
             for l in 0..E::LANES {
-                let d = x[l].fma(scale, shift);
-                sd[l] += d;
-                sdd[l] = d.fma(d, sdd[l]);
+                add(l, x[l].fma(scale, shift));
             }
-        } else if !whole {
-            // Past the row's end x is 0 and d would be -mean.
+        } else {
             for l in 0..E::LANES {
-                let d = if l < valid { x[l].fma(scale, shift) } else { E::Real::ZERO };
-                sd[l] += d;
-                sdd[l] = d.fma(d, sdd[l]);
+                add(l, if l < valid { x[l].fma(scale, shift) } else { E::Real::ZERO });
             }
         }
     }
@@ -297,10 +326,41 @@ impl<T: Real> Moments<T> {
         }
     }
 
+    /// A rough mean, from the row's first pack: any number would do, one near the mean does best.
+    #[inline(always)]
+    fn rough<E: Element<Real = T>>(self, first: Pack) -> T {
+        let lanes = T::of(Scalar::from(1.0 / E::LANES as f64));
+        if self.rms { T::ZERO } else { E::unpack(first).tree_sum() * lanes }
+    }
+
     /// The rough mean, from the row's sum.
     #[inline(always)]
-    pub(crate) fn rough(self, sum: T) -> T {
+    pub(crate) fn mean(self, sum: T) -> T {
         if self.rms { T::ZERO } else { self.count.mean(sum) }
+    }
+
+    /// Whether rows are to be gone over again, and if so, from which rough means at which scale.
+    #[inline(always)]
+    fn again<const R: usize>(
+        self,
+        rough: &mut [T; R],
+        scale: &mut [T; R],
+        sums: &[[T; 2]; R],
+    ) -> bool {
+        let mut again = false;
+        for r in 0..R {
+            let [sd, sdd] = sums[r];
+            let lo = self.count.mean(sd);
+            if !sdd.finite() {
+                // If that does not help, nothing does.
+                again |= scale[r] == T::ONE;
+                scale[r] = T::SMALL;
+            } else if !self.rms && sd * lo > T::of(FAR) * (-sd).fma(lo, sdd) {
+                again = true;
+                rough[r] += lo / scale[r];
+            }
+        }
+        again
     }
 
     /// The statistics, from the rough mean and what [`spread_of`] gives for the row at this scale.
@@ -312,11 +372,10 @@ impl<T: Real> Moments<T> {
         // Rounding may leave a constant row a variance just below zero. (NaN stays NaN.)
         let var = if var < T::ZERO { T::ZERO } else { var };
         let lo = if scale == T::ONE { lo } else { lo * T::LARGE };
-        let mean = rough + lo;
+        let (mean, mean_lo) = two_sum(rough, lo);
         RowStats {
             mean,
-            // What the sum above rounded off: exact where |lo| <= |rough| (Dekker's fast two-sum).
-            mean_lo: lo - (mean - rough),
+            mean_lo,
             rstd: scale / (var + self.eps * scale * scale).sqrt(),
             pad: T::ZERO,
         }

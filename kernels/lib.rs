@@ -28,6 +28,7 @@ pub mod element;
 pub mod entry;
 pub mod feed;
 pub mod forward;
+pub mod limit;
 pub mod lock;
 pub mod long;
 mod mean;

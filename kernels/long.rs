@@ -15,7 +15,7 @@ use core::ffi::c_void;
 
 use crate::args::{BackwardArgs, Extent};
 use crate::element::{Element, Pack, Params};
-use crate::real::Real;
+use crate::real::{Real, two_sum};
 use crate::{Block, feed, memory};
 
 pub mod backward;
@@ -146,10 +146,9 @@ unsafe fn gather_row<B: Block, T: Real>(
             // SAFETY: the caller's promise.
             let four = unsafe { memory::load_four(parts, row * chunks + chunk) };
             for i in 0..4 {
-                let sum = sums[i] + four[i];
-                let added = sum - sums[i];
-                rests[i] += (sums[i] - (sum - added)) + (four[i] - added);
+                let (sum, lost) = two_sum(sums[i], four[i]);
                 sums[i] = sum;
+                rests[i] += lost;
             }
             chunk += threads;
         }

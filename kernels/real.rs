@@ -37,6 +37,35 @@ pub trait Real:
     fn finite(self) -> bool;
 }
 
+/// a + b, rounded, and what that rounds off, exactly (Knuth's two-sum).
+#[inline(always)]
+pub(crate) fn two_sum<T: Real>(a: T, b: T) -> (T, T) {
+    let sum = a + b;
+    let added = sum - a;
+    (sum, (a - (sum - added)) + (b - added))
+}
+
+/// Adds `more` to `sum`, and what that rounds off to `rest`, lane by lane.
+#[inline(always)]
+pub(crate) fn add_lanes<T: Real>(sum: &mut T::Lanes, rest: &mut T::Lanes, more: T::Lanes) {
+    for l in 0..T::LANES {
+        let (total, lost) = two_sum(sum[l], more[l]);
+        sum[l] = total;
+        rest[l] += lost;
+    }
+}
+
+/// The sums with what they rounded off; a sum that is not finite has no rest.
+#[inline(always)]
+pub(crate) fn total_lanes<T: Real>(mut sum: T::Lanes, rest: T::Lanes) -> T::Lanes {
+    for l in 0..T::LANES {
+        if sum[l].finite() {
+            sum[l] += rest[l];
+        }
+    }
+    sum
+}
+
 macro_rules! real {
     ($type:ident, $precision:ident, $small:literal) => {
         impl Real for $type {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use common::{Inputs, Outcome, Suite, assert_close, assert_near, each_dtype, layer, run};
-use ferronorm::{Device, Dtype, Mode, Options, Tensor, Tile};
+use ferronorm::{Device, Dtype, Error, Mode, Options, Tensor, Tile, limit};
 
 mod common;
 
@@ -81,6 +81,33 @@ fn check_none<E: Dtype>(device: &Device) -> Outcome {
     Ok(())
 }
 
+/// The benches' yardstick: packs that do not fill a thread's share, or a block's; and elements that
+/// are no whole packs. The integers are exact in every type.
+fn check_limit<E: Dtype>(device: &Device, packs: usize) -> Outcome {
+    let tensor = |length: usize, factor: usize| {
+        let data: Vec<E> = (0..length).map(|i| E::from_f64((factor * i % 61) as f64)).collect();
+        Tensor::from_slice(device, &data, [length])
+    };
+    let values = |tensor: &Tensor<E>| -> ferronorm::Result<Vec<f64>> {
+        Ok(tensor.to_vec()?.into_iter().map(E::to_f64).collect())
+    };
+    let length = packs * E::LANES;
+    let (x, dy, mut out) = (tensor(length, 1)?, tensor(length, 7)?, tensor(length, 0)?);
+    let (left, right) = (values(&x)?, values(&dy)?);
+    let sums: Vec<f64> = left.iter().zip(&right).map(|(x, dy)| x + dy).collect();
+    limit::copy(&x, &mut out)?;
+    assert_near("copy", &values(&out)?, &left, 0.0);
+    limit::add(&x, &dy, &mut out)?;
+    assert_near("add", &values(&out)?, &sums, 0.0);
+
+    let part = tensor(length + 1, 1)?;
+    let refused = limit::copy(&part, &mut tensor(length + 1, 0)?);
+    assert!(matches!(refused, Err(Error::Length { argument: "x", .. })), "{refused:?}");
+    let refused = limit::add(&x, &part, &mut out);
+    assert!(matches!(refused, Err(Error::Shape { argument: "dy", .. })), "{refused:?}");
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let mut suite = Suite::default();
     for rows in [1, 2, 3, 4, 5, 63, 64, 65, 255, 256, 257, 1023, 1025] {
@@ -90,6 +117,11 @@ fn main() -> ExitCode {
         suite.both(&format!("{rows} rows"), move |device| check_many(device, rows));
     }
     suite.both("rows of a long range", check_arange);
+    for packs in [0, 1, 255, 257, 1023, 1025, 5000] {
+        each_dtype!(E => suite.both(&format!("limit of {packs} packs, {}", E::DTYPE), move |device| {
+            check_limit::<E>(device, packs)
+        }));
+    }
     each_dtype!(E => suite.both(&format!("no rows, {}", E::DTYPE), check_none::<E>));
     suite.run()
 }

@@ -1,16 +1,13 @@
 //! Blocks that hold whole rows: how many threads own a row, how many blocks there are, and whether
 //! they read through a ring.
 
-use kernels::entry::instance::ring_rows;
+use kernels::entry::instance::{packs, ring_rows, team_threads};
 use kernels::feed::RingLayout;
 
 use super::{
     DataType, DeviceInfo, Feed, Instance, Kernel, Launch, MAX_GRID, Mode, Options, Storage, Tile,
     Work,
 };
-
-/// Threads of a block that holds as long a row as its registers allow.
-pub(super) const TEAM_THREADS: usize = 256;
 
 /// The threads that own a row, and packs of each: a function of the kernel, N and type alone, never
 /// of the device or of M, so that a row's results have the same bits everywhere and in any batch.
@@ -21,33 +18,17 @@ struct Team {
 }
 
 impl Team {
-    /// GB/s by packs per thread, f16, M = 4096, H200, each at its best grid:
-    ///
-    /// | N    | packs | forward, 1 | forward, 4 | backward, 1 | backward, 4 |
-    /// |------|-------|------------|------------|-------------|-------------|
-    /// | 1024 | 128   | 1413       | 1579       | 1254        | 1163        |
-    /// | 2048 | 256   | 1872       | 2275       | 1890        | 1771        |
-    /// | 4096 | 512   | 2131       | 2857       | 2555        | 2320        |
-    ///
-    /// Forward gains from small teams, whose collectives are short; backward holds dw and db in
-    /// registers, and wants them spread. Past 1024 packs those registers bound the team to 256
-    /// threads.
+    /// As few packs a thread as [`team_threads`] allows. (us by packs a thread, f16, M = 4096, H200:
+    /// forward, N = 4096: 30.3, 23.7, 22.5 with 1, 2, 4; N = 8192: 46.0, 40.8, 39.3 with 2, 4, 8;
+    /// backward, N = 4096: 38.4, 37.3, 43.4 with 1, 2, 4; N = 8192: 63.3, 64.0 with 2, 4.)
     fn new(kernel: Kernel, columns: usize, dtype: DataType) -> Self {
-        let packs = columns.div_ceil(dtype.lanes());
-        let one_each = if kernel == Kernel::Forward { 64 } else { 2 * TEAM_THREADS };
-        let per_thread = match packs {
-            _ if packs <= one_each => 1,
-            0..=1024 => 4,
-            1025..=2048 => 8,
-            _ => 16,
-        };
-        let threads = packs.div_ceil(per_thread).next_multiple_of(32) as u32;
-        Team { threads, packs: per_thread }
+        let all = columns.div_ceil(dtype.lanes());
+        let fits = |packs: &&usize| all <= **packs * team_threads(kernel, dtype, **packs);
+        let there_are = packs(kernel, dtype);
+        let packs = there_are.iter().find(fits).or(there_are.last()).copied().unwrap_or(1);
+        Team { threads: all.div_ceil(packs).next_multiple_of(32) as u32, packs }
     }
 }
-
-/// Most tiles that a ring holds: a third one was the last that gained (trial kernels, H200).
-const MAX_DEPTH: u32 = 3;
 
 /// The launch of a kernel that goes over rows.
 pub(super) fn over_rows(
@@ -66,9 +47,9 @@ pub(super) fn over_rows(
             // The CPU takes a GPU's tiles, to sum dw and db in its order.
             let whole = work.aligned && work.storage.x != DataType::F64;
             let several = options.tile == Tile::Several && device.direct_tiles && whole;
-            let rows = if several { ring_rows(team.packs) } else { 1 };
+            let rows = if several { tile_rows(kernel, team) } else { 1 };
             let feed = if whole { Feed::Direct } else { Feed::Any };
-            (feed, rows, 0, 0, resident_blocks(kernel, team))
+            (feed, rows, 0, 0, direct_blocks(kernel, team))
         }
     };
     let tiles = work.rows.div_ceil(rows).min(MAX_GRID) as u32;
@@ -82,16 +63,51 @@ pub(super) fn over_rows(
     Launch { instance, grid, block: team.threads, shared_memory, depth }
 }
 
-/// Blocks per multiprocessor: about 512 threads. Past that, forward gains nothing (N = 2048: 2072,
-/// 2275 and 1907 GB/s at 4, 8 and 16 blocks), and backward loses, since each block's dw and db are
-/// written and read once more (N = 1024: 1254 and 1174 GB/s at 2 and 4; N = 8192: 2940 and 2626 at
-/// 1 and 2; f16, M = 4096, H200).
-fn resident_blocks(kernel: Kernel, team: Team) -> u32 {
+/// Rows of a tile of a ring. Backward of one or two packs a thread gains from several, whose
+/// collectives are one, until its blocks have 16 warps: 50.6 us with 2 rows and 53.6 with 1 for
+/// N = 6144, 66.8 and 64.2 for N = 8192 (f16, M = 4096, H200).
+fn tile_rows(kernel: Kernel, team: Team) -> usize {
+    let there_are = ring_rows(kernel, team.packs);
+    let rows = if team.threads <= 384 { there_are.last() } else { there_are.first() };
+    rows.copied().unwrap_or(1)
+}
+
+/// Blocks per multiprocessor of a kernel without a ring. Its loads overlap only between blocks.
+///
+/// GB/s by blocks per multiprocessor (f16, M = 4096, H200):
+///
+/// | N    | forward, 4 | 8    | 16   | backward, 1 | 2    | 4    |
+/// |------|------------|------|------|-------------|------|------|
+/// | 1024 | 842        | 1192 | 1473 | 476         | 730  | 969  |
+/// | 2048 | 1351       | 1780 | 1789 | 845         | 1246 | 1153 |
+/// | 4096 | 2046       | 2064 | 2312 | 1420        | 1345 | 1210 |
+fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
     match kernel {
-        Kernel::Forward => (512 / team.threads).clamp(2, 8),
-        _ if team.packs > 1 => 1,
-        _ => (512 / team.threads).clamp(1, 2),
+        Kernel::Forward => (2048 / team.threads).clamp(1, 32),
+        _ => (512 / team.threads).clamp(1, 4),
     }
+}
+
+/// Most blocks per multiprocessor of a kernel with a ring, and most tiles that the ring holds.
+///
+/// Forward: as many as make 512 threads, or 384 of 8 packs. Two tiles do, since a tile's slot is free
+/// as soon as it is in registers. (us by blocks per multiprocessor, f16, M = 4096, H200: N = 1024:
+/// 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9, 22.0 with 2, 3, 4; 8192: 41.4, 39.3 with 2, 3.)
+///
+/// Backward: 256 threads or more, since each block's dw and db are written and read once more; more
+/// blocks where each still has many rows. (us: N = 1024: 20.9, 16.2, 18.8 with 1, 2, 3 blocks; 1536:
+/// 22.6, 20.4, 25.0; 4096: 37.0, 40.9 with 1, 2. M = 131072, N = 768: 226, 178, 166, 169 with 2, 3,
+/// 4, 5.) A third tile gains (8192: 79 us with 2, 67 with 3), a fourth loses (65.7, 63.3 with 3).
+fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u32, u32) {
+    let threads = team.threads;
+    if kernel == Kernel::Forward {
+        let most = if team.packs == 8 { 384 } else { 512 };
+        return ((most / threads).clamp(1, 16), 2);
+    }
+    let many = 448 / threads;
+    let rows = work.rows as u64;
+    let long = rows >= 64 * device.multiprocessors as u64 * many as u64;
+    (256u32.div_ceil(threads).max(if long { many } else { 1 }).min(8), 3)
 }
 
 struct Ring {
@@ -113,7 +129,7 @@ fn ring(
     // reserves.
     const STATIC: u32 = 1024 + 1024;
 
-    let rows = ring_rows(team.packs);
+    let rows = tile_rows(kernel, team);
     // Fewer tiles than multiprocessors would leave some idle that single rows keep busy.
     let few = work.rows < rows * device.multiprocessors as usize;
     let single = match options.tile {
@@ -131,12 +147,12 @@ fn ring(
         Kernel::Forward => RingLayout::new(1, 2, false, rows, row, vector),
         _ => RingLayout::new(2, 1, true, rows, row, vector),
     };
-    let most = resident_blocks(kernel, team);
+    let (most, max_depth) = ring_blocks(device, work, kernel, team);
     (1..=most).rev().find_map(|blocks| {
         let share = (device.multiprocessor_shared_memory / blocks)
             .saturating_sub(STATIC)
             .min(device.block_shared_memory.saturating_sub(1024));
-        let depth = (share.saturating_sub(layout.slots) / layout.slot_bytes).min(MAX_DEPTH);
+        let depth = (share.saturating_sub(layout.slots) / layout.slot_bytes).min(max_depth);
         let shared_memory = layout.slots + depth * layout.slot_bytes;
         (depth >= 2).then_some(Ring { rows, depth, shared_memory, blocks })
     })

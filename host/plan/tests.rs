@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use kernels::feed::RingLayout;
+
 use super::*;
 use crate::ptx;
 
@@ -106,6 +108,8 @@ fn plans_fit_the_device_and_name_compiled_kernels() {
                     let held = instance.packs * block as usize * storage.x.lanes();
                     assert!(held >= columns, "{instance} on {block} threads holds {held}");
                     assert!(grid >= 1 && grid as usize <= rows.min(MAX_GRID));
+                    // An mbarrier for each slot, and one for the vectors.
+                    assert!(8 * (1 + depth) <= RingLayout::VECTORS);
                     assert!(
                         shared_memory == 0 || shared_memory + 1024 <= device.block_shared_memory
                     );

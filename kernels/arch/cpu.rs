@@ -8,10 +8,10 @@ use std::vec::Vec;
 
 use half::slice::HalfFloatSliceExt;
 
-use crate::block::{Block, CHAINS, MAX_WARPS, WARP, fold_chains};
+use crate::block::{Block, CHAINS, COLUMNS, MAX_WARPS, WARP};
 use crate::element::{Element, Lanes, Pack};
 use crate::lock::{Gate, LockWord};
-use crate::real::Real;
+use crate::real::{Real, add_lanes, total_lanes};
 
 /// A block of threads, run by one OS thread.
 ///
@@ -104,21 +104,33 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
     }
 
     #[inline(always)]
-    fn lane_sum<T: Real>(
+    fn column_sum<T: Real>(
         &mut self,
         mut value: impl FnMut(usize) -> <T as Element>::Lanes,
         mut take: impl FnMut(usize, <T as Element>::Lanes),
     ) {
-        let mut chains = [[<T as Element>::Lanes::ZERO; CHAINS]; WARP];
+        let mut chains = [[<T as Element>::Lanes::ZERO; COLUMNS]; CHAINS];
+        let mut rests = chains;
         for thread in 0..self.threads {
-            let value = value(thread);
-            let sum = &mut chains[thread % WARP][thread / WARP % CHAINS];
-            for l in 0..T::LANES {
-                sum[l] += value[l];
-            }
+            let (chain, column) = (thread / COLUMNS % CHAINS, thread % COLUMNS);
+            let (sum, rest) = (&mut chains[chain][column], &mut rests[chain][column]);
+            add_lanes::<T>(sum, rest, value(thread));
         }
-        for (lane, chains) in chains.into_iter().enumerate() {
-            take(lane, fold_chains::<T>(chains));
+        for (sum, rest) in chains.iter_mut().flatten().zip(rests.iter().flatten()) {
+            *sum = total_lanes::<T>(*sum, *rest);
+        }
+        let mut half = CHAINS / 2;
+        while half > 0 {
+            let (low, high) = chains.split_at_mut(half);
+            for (a, b) in low.iter_mut().flatten().zip(high.iter().flatten()) {
+                for l in 0..T::LANES {
+                    a[l] += b[l];
+                }
+            }
+            half /= 2;
+        }
+        for (column, sum) in chains[0].into_iter().enumerate() {
+            take(column, sum);
         }
     }
 }
@@ -256,12 +268,12 @@ pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
     values
 }
 
-/// Bits of the eight binary16 numbers nearest to `values`; NaN becomes 0x7FFF, as on a GPU.
+/// The eight binary16 numbers nearest to `values`, two in a word; NaN becomes 0x7FFF, as on a GPU.
 #[inline(always)]
-pub fn narrow_f16(values: [f32; 8]) -> [u16; 8] {
+pub fn narrow_f16(values: [f32; 8]) -> [u32; 4] {
     let mut halves = [half::f16::ZERO; 8];
     halves.convert_from_f32_slice(&values);
-    halves.map(|half| if half.is_nan() { 0x7FFF } else { half.to_bits() })
+    pairs(halves.map(|half| if half.is_nan() { 0x7FFF } else { half.to_bits() }))
 }
 
 /// The values of eight bfloat16 numbers.
@@ -270,10 +282,21 @@ pub fn widen_bf16(bits: [u16; 8]) -> [f32; 8] {
     bits.map(|bits| f32::from_bits((bits as u32) << 16))
 }
 
-/// Bits of the eight bfloat16 numbers nearest to `values`; NaN becomes 0x7FFF, as on a GPU.
+/// The eight bfloat16 numbers nearest to `values`, two in a word; NaN becomes 0x7FFF, as on a GPU.
 #[inline(always)]
-pub fn narrow_bf16(values: [f32; 8]) -> [u16; 8] {
-    values.map(|value| if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() })
+pub fn narrow_bf16(values: [f32; 8]) -> [u32; 4] {
+    pairs(values.map(
+        |value| {
+            if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() }
+        },
+    ))
+}
+
+/// Two 16-bit numbers to a word.
+#[inline(always)]
+fn pairs(bits: [u16; 8]) -> [u32; 4] {
+    let [a, b, c, d, e, f, g, h] = bits.map(u32::from);
+    [a | b << 16, c | d << 16, e | f << 16, g | h << 16]
 }
 
 /// Loads a pack, or gives zeros and does not touch memory if `skip`.

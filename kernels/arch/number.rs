@@ -96,10 +96,10 @@ pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
     bits.map(float::f16_to_f32)
 }
 
-/// Bits of the eight binary16 numbers nearest to `values`.
+/// The eight binary16 numbers nearest to `values`, two in a word.
 #[inline(always)]
-pub fn narrow_f16(values: [f32; 8]) -> [u16; 8] {
-    values.map(float::f32_to_f16)
+pub fn narrow_f16([a, b, c, d, e, f, g, h]: [f32; 8]) -> [u32; 4] {
+    [(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| float::f32_to_f16x2(low, high))
 }
 
 /// The values of eight bfloat16 numbers.
@@ -108,8 +108,8 @@ pub fn widen_bf16(bits: [u16; 8]) -> [f32; 8] {
     bits.map(float::bf16_to_f32)
 }
 
-/// Bits of the eight bfloat16 numbers nearest to `values`.
+/// The eight bfloat16 numbers nearest to `values`, two in a word.
 #[inline(always)]
-pub fn narrow_bf16(values: [f32; 8]) -> [u16; 8] {
-    values.map(float::f32_to_bf16)
+pub fn narrow_bf16([a, b, c, d, e, f, g, h]: [f32; 8]) -> [u32; 4] {
+    [(a, b), (c, d), (e, f), (g, h)].map(|(low, high)| float::f32_to_bf16x2(low, high))
 }

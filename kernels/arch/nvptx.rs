@@ -7,13 +7,13 @@ pub use cuda_std::thread::opaque;
 #[cfg(target_feature = "sm_90")]
 pub use cuda_std::grid::{let_next_start, wait_for_previous};
 
-use crate::block::{Block, CHAINS, MAX_WARPS, fold_chains};
+use crate::block::{Block, COLUMNS, MAX_WARPS};
 use crate::element::{Element, Lanes, Pack};
 use crate::lock::{Gate, LockWord};
-use crate::real::Real;
+use crate::real::{Real, add_lanes, total_lanes};
 
-// 32 warps x 32 lanes x 16 bytes.
-cuda_std::static_shared!(lane_scratch, "ferronorm_lane_sum", 16384);
+// 256 threads x 16 bytes.
+cuda_std::static_shared!(column_scratch, "ferronorm_column_sum", 4096);
 
 /// A thread's own `S`, in registers.
 pub struct Registers<S>(S);
@@ -77,36 +77,40 @@ impl Block for GpuBlock {
     }
 
     #[inline(always)]
-    fn lane_sum<T: Real>(
+    fn column_sum<T: Real>(
         &mut self,
         mut value: impl FnMut(usize) -> <T as Element>::Lanes,
         mut take: impl FnMut(usize, <T as Element>::Lanes),
     ) {
         let thread = thread::thread_idx_x();
-        let own = value(thread as usize);
+        let own = T::pack(value(thread as usize)).0;
         // SAFETY: this thread's 16 bytes of the scratch.
-        unsafe { shared::store(lane_scratch() + 16 * thread, T::pack(own).0) };
-        // SAFETY: `lane_sum` is reached by the whole block.
+        unsafe { shared::store(column_scratch() + 16 * thread, own) };
+        // SAFETY: `column_sum` is reached by the whole block.
         unsafe { thread::sync_threads() };
         if thread < warp::WARP {
-            let warps = thread::block_dim_x() / warp::WARP;
-            let mut chains = [<T as Element>::Lanes::ZERO; CHAINS];
-            let mut first = 0;
-            while first < warps {
-                for i in 0..CHAINS {
-                    let other = first + i as u32;
-                    let at = lane_scratch() + 16 * (other * warp::WARP + thread);
-                    // SAFETY: within the scratch; written before the barrier.
-                    let lanes = unsafe { shared::load_unless(other >= warps, at) };
-                    let lanes = T::unpack(Pack(lanes));
-                    for l in 0..T::LANES {
-                        chains[i][l] += lanes[l];
-                    }
-                }
-                first += CHAINS as u32;
+            // Lane l has chain l / COLUMNS of column l mod COLUMNS.
+            let (mut sum, mut rest) = (<T as Element>::Lanes::ZERO, <T as Element>::Lanes::ZERO);
+            let mut next = thread;
+            while next < thread::block_dim_x() {
+                // SAFETY: within the scratch; written before the barrier.
+                let other = T::unpack(Pack(unsafe { shared::load(column_scratch() + 16 * next) }));
+                add_lanes::<T>(&mut sum, &mut rest, other);
+                next += warp::WARP;
             }
-            let sum = fold_chains::<T>(chains);
-            take(thread as usize, sum);
+            let mut sum = total_lanes::<T>(sum, rest);
+            let mut distance = warp::WARP / 2;
+            while distance >= COLUMNS as u32 {
+                for l in 0..T::LANES {
+                    // SAFETY: reached by the whole warp.
+                    let other = unsafe { sum[l].shuffle_xor(distance) };
+                    sum[l] += other;
+                }
+                distance /= 2;
+            }
+            if thread < COLUMNS as u32 {
+                take(thread as usize, sum);
+            }
         }
     }
 }

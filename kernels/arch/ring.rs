@@ -2,23 +2,23 @@
 //!
 //! [`RingLayout`] says where they lie there.
 //!
-//! Tile number i of the block (0, 1, 2, …) goes to slot i mod depth; the slot's mbarrier completes
-//! a phase when the tile is there, and the parity of i / depth tells the phases apart. Thread 0
-//! asks for tiles; all threads wait for them. While tile i is in use, tiles up to i + depth - 1 are
-//! asked for: the last of them once a collective has shown that all are done with tile i - 1, whose
-//! slot it takes.
+//! Tile number i of the block (0, 1, 2, …) goes to slot i mod depth; the slot's mbarrier completes a phase when the tile is there, and the parity of i / depth tells the
+//! phases apart. While tile i is in use, later ones are asked for: the next of them once a
+//! collective has shown that all are done with a slot. That is tile i - 1's in backward, which reads
+//! its tile twice, and in forward, which holds it in registers, that of tile i itself.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;
 
 use cuda_std::{bulk, shared, thread};
 
-use crate::arch::GpuBlock;
+use super::nvptx::GpuBlock;
 use crate::args::{Extent, RowStats, Rows};
+use crate::block::WARP;
 use crate::element::Lanes;
-use crate::feed::RingLayout;
+use crate::feed::{RingLayout, live};
 use crate::lock::Gate;
-use crate::{Block, Element, Feed, Pack, Params};
+use crate::{Block, Element, Feed, Pack, Params, Real};
 
 cuda_std::dynamic_shared!(dynamic, "ferronorm_ring");
 
@@ -29,74 +29,140 @@ pub struct Ring<E, P, const T: usize, const C: usize> {
     matrices: [Rows; T],
     stats: *const c_void,
     row_bytes: u32,
-    /// Shared addresses of the vectors and of slot 0, and a slot's size.
+    /// Shared addresses of the vectors, of the slots' mbarriers, of slot 0, and a slot's size.
     vectors: u32,
+    barriers: u32,
     slots: u32,
     slot_bytes: u32,
-    /// First row of the next tile to use, of the present one, and of the next to ask for.
-    next: usize,
+    /// First row of the present tile.
     row: usize,
-    ask: usize,
-    /// Slot and parity of the present tile; slot of the next to ask for.
+    /// Slot and parity of the present tile.
     slot: u32,
     parity: u32,
-    ask_slot: u32,
     types: PhantomData<(E, P)>,
 }
 
 impl<E: Element, P: Params<E>, const T: usize, const C: usize> Ring<E, P, T, C> {
+    /// Slots that are in use when `recycle` is called, and cannot be filled: one, but where the
+    /// tile is held in registers.
+    const LAG: u32 = if T == 1 { 0 } else { 1 };
+
     #[inline(always)]
-    fn barrier(slot: u32) -> u32 {
-        dynamic() + 8 * slot
+    fn barrier(&self, slot: u32) -> u32 {
+        self.barriers + 8 * slot
     }
 
-    /// Thread 0 asks for the next tile, if there is one, into the next slot. `vectors` come along.
+    /// First row of the tile `tiles` after the present one.
     #[inline(always)]
-    fn ask(&mut self, block: &mut GpuBlock, vectors: Option<[*const c_void; C]>) {
-        if self.ask < self.extent.rows {
-            let live = (self.extent.rows - self.ask).min(self.rows_per_tile) as u32;
-            let barrier = Self::barrier(self.ask_slot);
-            let mut target = self.slots + self.ask_slot * self.slot_bytes;
-            let step = self.rows_per_tile as u32 * self.row_bytes;
-            block.leader(|| {
-                let stats_bytes = if self.stats.is_null() { 0 } else { 16 * live };
-                let mut bytes = T as u32 * live * self.row_bytes + stats_bytes;
-                if let Some(vectors) = vectors {
-                    for i in 0..C {
-                        let absent = vectors[i].is_null();
-                        bytes += if absent { 0 } else { P::PACKS as u32 * self.row_bytes };
-                    }
-                }
-                // SAFETY: the slot is free: it is new, or `recycle` says so. Sources are readable
-                // by the promise of `open`, and aligned, as are sizes, since rows are whole packs.
-                unsafe {
-                    bulk::arrive_expect(barrier, bytes);
-                    for matrix in 0..T {
-                        for r in 0..live {
-                            let row = self.matrices[matrix].row::<E>(self.ask + r as usize).cast();
-                            bulk::copy(target + r * self.row_bytes, row, self.row_bytes, barrier);
-                        }
-                        target += step;
-                    }
-                    if stats_bytes != 0 {
-                        let stats = self.stats.cast::<Pack>().add(self.ask).cast();
-                        bulk::copy(target, stats, stats_bytes, barrier);
-                    }
-                    if let Some(vectors) = vectors {
-                        for i in 0..C {
-                            if !vectors[i].is_null() {
-                                let bytes = P::PACKS as u32 * self.row_bytes;
-                                let target = self.vectors + i as u32 * bytes;
-                                bulk::copy(target, vectors[i].cast(), bytes, barrier);
-                            }
-                        }
-                    }
-                }
-            });
-            self.ask += block.grid() * self.rows_per_tile;
-            self.ask_slot =
-                if self.ask_slot + 1 == self.extent.depth { 0 } else { self.ask_slot + 1 };
+    fn ahead(&self, grid: usize, tiles: u32) -> usize {
+        // Opaque: a product that is computed where it is used takes no register elsewhere.
+        let rows = thread::opaque(self.rows_per_tile);
+        self.row.wrapping_add(tiles as usize * grid * rows)
+    }
+
+    /// Asks for the tile `tiles` after the present one, if there is one, into the slot that is its
+    /// turn. The first lanes of the warps share its rows out: one lane would ask for them
+    /// one by one, and the others wait for it.
+    #[inline(always)]
+    fn ask(&self, block: &GpuBlock, tiles: u32) {
+        // Opaque: what follows from it is needed here alone, and shall take no registers elsewhere.
+        let thread = thread::opaque(thread::thread_idx_x() as usize) as u32;
+        let warp = thread / WARP as u32;
+        let first = self.ahead(block.grid(), tiles);
+        if thread % WARP as u32 != 0 || first >= self.extent.rows {
+            return;
         }
+        let live = (self.extent.rows - first).min(self.rows_per_tile) as u32;
+        let slot = self.slot + tiles;
+        let slot = if slot < self.extent.depth { slot } else { slot - self.extent.depth };
+        let (barrier, tile) = (self.barrier(slot), self.slots + slot * self.slot_bytes);
+        let rows = self.rows_per_tile as u32;
+        // SAFETY: the slot is free: it is new, or `recycle` says so. Sources are readable by the
+        // promise of `open`, and aligned, as are sizes, since rows are whole packs.
+        unsafe {
+            if warp == 0 {
+                let stats_bytes = if self.stats.is_null() { 0 } else { 16 * live };
+                bulk::arrive_expect(barrier, T as u32 * live * self.row_bytes + stats_bytes);
+                if stats_bytes != 0 {
+                    let stats = self.stats.cast::<Pack>().add(first).cast();
+                    bulk::copy(
+                        tile + T as u32 * rows * self.row_bytes,
+                        stats,
+                        stats_bytes,
+                        barrier,
+                    );
+                }
+            }
+            let mut next = warp;
+            while next < T as u32 * rows {
+                let (matrix, r) = (next / rows, next % rows);
+                if r < live {
+                    let source = self.matrices[if T == 2 && matrix == 1 { 1 } else { 0 }];
+                    let row = source.row::<E>(first + r as usize).cast();
+                    bulk::copy(tile + next * self.row_bytes, row, self.row_bytes, barrier);
+                }
+                next += thread::block_dim_x() / WARP as u32;
+            }
+        }
+    }
+
+    /// Where row `r` of the present tile lies.
+    #[inline(always)]
+    fn row_at(&self, matrix: usize, r: usize) -> u32 {
+        let row = (matrix * self.rows_per_tile + r) as u32;
+        self.slots + self.slot * self.slot_bytes + row * self.row_bytes
+    }
+
+    /// Where vector `i` lies, and its size.
+    #[inline(always)]
+    fn vector_at(&self, i: usize) -> (u32, u32) {
+        let bytes = P::PACKS as u32 * self.row_bytes;
+        (self.vectors + i as u32 * bytes, bytes)
+    }
+
+    /// All threads fill absent vectors: with 1 an absent weight, with 0 an absent bias.
+    #[inline(always)]
+    fn fill_absent(&self, vectors: [*const c_void; C]) {
+        for i in 0..C {
+            if vectors[i].is_null() {
+                let mut lanes = P::Lanes::ZERO;
+                for l in 0..P::LANES {
+                    lanes[l] = if i == 0 { E::Real::ONE } else { E::Real::ZERO };
+                }
+                let (vector, bytes) = self.vector_at(i);
+                let mut at = 16 * thread::thread_idx_x();
+                while at < bytes {
+                    // SAFETY: within the vector; nobody uses it before the barrier.
+                    unsafe { shared::store(vector + at, P::pack(lanes).0) };
+                    at += 16 * thread::block_dim_x();
+                }
+            }
+        }
+    }
+
+    /// The first thread asks for the vectors that there are.
+    #[inline(always)]
+    fn ask_vectors(&self, block: &mut GpuBlock, vectors: [*const c_void; C]) {
+        block.leader(|| {
+            let present = vectors.iter().filter(|vector| !vector.is_null()).count() as u32;
+            // SAFETY: as in `ask`.
+            unsafe {
+                bulk::arrive_expect(dynamic(), present * self.vector_at(0).1);
+                for i in 0..C {
+                    if !vectors[i].is_null() {
+                        let (vector, bytes) = self.vector_at(i);
+                        bulk::copy(vector, vectors[i].cast(), bytes, dynamic());
+                    }
+                }
+            }
+        });
+    }
+
+    /// Waits for the vectors.
+    #[inline(always)]
+    fn wait_for_vectors(&self) {
+        // SAFETY: initialised by `open`, which has asked for them.
+        unsafe { bulk::wait(dynamic(), 0) };
     }
 }
 
@@ -122,98 +188,97 @@ where
         let vector_bytes = P::PACKS as u32 * row_bytes;
         let layout =
             RingLayout::new(T, C, !stats.is_null(), rows_per_tile, row_bytes, vector_bytes);
-        let mut ring = Ring {
+        let ring = Ring {
             extent,
             rows_per_tile,
             matrices,
             stats,
             row_bytes,
-            vectors: dynamic() + layout.vectors,
+            vectors: dynamic() + RingLayout::VECTORS,
+            barriers: dynamic() + 8,
             slots: dynamic() + layout.slots,
             slot_bytes: layout.slot_bytes,
-            next: first,
-            row: first,
-            ask: first,
-            // The first `next` moves on to slot 0, parity 0.
+            // The tile before the first: `next` moves on to slot 0, parity 0.
+            row: first.wrapping_sub(block.grid() * rows_per_tile),
             slot: extent.depth - 1,
             parity: 1,
-            ask_slot: 0,
             types: PhantomData,
         };
-        for i in 0..C {
-            if vectors[i].is_null() {
-                // An absent weight is 1, an absent bias 0.
-                let mut lanes = P::Lanes::ZERO;
-                for l in 0..P::LANES {
-                    lanes[l] = if i == 0 { 1.0 } else { 0.0 };
-                }
-                let mut at = 16 * thread::thread_idx_x();
-                while at < vector_bytes {
-                    let address = ring.vectors + i as u32 * vector_bytes + at;
-                    // SAFETY: within the vector; nobody uses it before the barrier.
-                    unsafe { shared::store(address, P::pack(lanes).0) };
-                    at += 16 * thread::block_dim_x();
-                }
-            }
-        }
         block.leader(|| {
-            for slot in 0..extent.depth {
-                // SAFETY: in the launch's dynamic shared memory; nobody uses it before the barrier.
-                unsafe { bulk::init(Self::barrier(slot), 1) };
+            // SAFETY: in the launch's dynamic shared memory; nobody uses it before the barrier.
+            unsafe {
+                bulk::init(dynamic(), 1);
+                for slot in 0..extent.depth {
+                    bulk::init(ring.barrier(slot), 1);
+                }
             }
             bulk::fence_init();
         });
+        ring.fill_absent(vectors);
         // SAFETY: `open` is reached by the whole block.
         unsafe { thread::sync_threads() };
-        ring.ask(block, Some(vectors));
-        // One slot stays free: `recycle` asks for a tile before the present one is done with.
-        for _ in 2..extent.depth {
-            ring.ask(block, None);
+        // What is used first is asked for first.
+        if T > 1 {
+            ring.ask_vectors(block, vectors);
+        }
+        for tiles in 1..=extent.depth - Self::LAG {
+            ring.ask(block, tiles);
+        }
+        if T > 1 {
+            ring.wait_for_vectors();
+        } else {
+            ring.ask_vectors(block, vectors);
         }
         ring
     }
 
     #[inline(always)]
     fn next(&mut self, block: &mut GpuBlock) -> Option<usize> {
-        if self.next >= self.extent.rows {
-            return None;
-        }
+        self.row = self.ahead(block.grid(), 1);
         self.slot += 1;
         if self.slot == self.extent.depth {
             self.slot = 0;
             self.parity ^= 1;
         }
-        self.row = self.next;
+        if self.row >= self.extent.rows {
+            return None;
+        }
         self.row_bytes = thread::opaque(self.row_bytes as usize) as u32;
-        self.next += block.grid() * self.rows_per_tile;
         // SAFETY: initialised by `open`; the tile has been asked for.
-        unsafe { bulk::wait(Self::barrier(self.slot), self.parity) };
+        unsafe { bulk::wait(self.barrier(self.slot), self.parity) };
         Some(self.row)
     }
 
     #[inline(always)]
     fn recycle(&mut self, block: &mut GpuBlock) {
-        self.ask(block, None);
+        self.ask(block, self.extent.depth - Self::LAG);
+        if T == 1 {
+            self.wait_for_vectors();
+        }
     }
 
     #[inline(always)]
     unsafe fn pack(&self, matrix: usize, r: usize, pack: usize) -> Pack {
-        let row = (matrix * self.rows_per_tile + r) as u32;
-        let tile = self.slots + self.slot * self.slot_bytes;
-        let at = 16 * pack as u32;
         // SAFETY: within the present slot, which `next` has waited for.
-        unsafe { Pack(shared::load_unless(at >= self.row_bytes, tile + row * self.row_bytes + at)) }
+        Pack(unsafe { shared::load(self.row_at(matrix, r) + 16 * pack as u32) })
+    }
+
+    #[inline(always)]
+    fn pack_or_zero(&self, matrix: usize, r: usize, pack: usize) -> Pack {
+        let at = 16 * pack as u32;
+        let end = if live(self.extent, self.row, r) { self.row_bytes } else { 0 };
+        // SAFETY: as above.
+        Pack(unsafe { shared::load_unless(at >= end, self.row_at(matrix, r) + at) })
     }
 
     #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
-        let bytes = P::PACKS as u32 * self.row_bytes;
+        let (vector, bytes) = self.vector_at(vector);
         let mut packs = [Pack::default(); 2];
         for i in 0..P::PACKS {
             let at = 16 * (pack * P::PACKS + i) as u32;
-            let address = self.vectors + vector as u32 * bytes + at;
-            // SAFETY: the vectors came with the block's first tile, or are filled.
-            packs[i] = Pack(unsafe { shared::load_unless(at >= bytes, address) });
+            // SAFETY: the vectors have been waited for.
+            packs[i] = Pack(unsafe { shared::load_unless(at >= bytes, vector + at) });
         }
         P::widen(packs)
     }
@@ -222,8 +287,9 @@ where
     unsafe fn stats(&self, r: usize) -> RowStats<f32> {
         let tile = self.slots + self.slot * self.slot_bytes;
         let stats = tile + (T * self.rows_per_tile) as u32 * self.row_bytes;
+        let skip = !live(self.extent, self.row, r);
         // SAFETY: within the present slot, which `next` has waited for.
-        let words = unsafe { shared::load(stats + 16 * r as u32) };
+        let words = unsafe { shared::load_unless(skip, stats + 16 * r as u32) };
         let [mean, mean_lo, rstd, pad] = words.map(f32::from_bits);
         RowStats { mean, mean_lo, rstd, pad }
     }

@@ -6,9 +6,9 @@ use half::{bf16, f16};
 
 use super::instance::{DataType, Instance, Kernel};
 use crate::arch::{CpuBlock, Work, run};
-use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
+use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs, LimitArgs};
 use crate::feed::Direct;
-use crate::{Element, Params, backward, columns, forward, long};
+use crate::{Element, Params, backward, columns, forward, limit, long};
 
 /// A block of a launch: number `index` of `grid` blocks of `threads` threads.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub enum Args<'a> {
     Backward(&'a BackwardArgs),
     /// Of stage 2 of backward.
     Columns(&'a ColumnsArgs),
+    /// Of the copy or the addition that speed is compared with.
+    Limit(&'a LimitArgs),
 }
 
 /// Runs one block of `instance`. (How it reads its rows makes no difference here: a CPU reads them
@@ -91,10 +93,12 @@ fn pick<E: Element, P: Params<E>>(instance: &Instance, at: At, args: Args<'_>) {
     match (instance.packs, instance.rows) {
         (0, 0) => run(Only { kernel, args, types }, index, grid, threads),
         (1, 1) => rows!(1, 1),
+        (2, 1) if E::LANES > 2 => rows!(2, 1),
         (4, 1) => rows!(4, 1),
         (8, 1) => rows!(8, 1),
         (16, 1) if E::LANES == 4 => rows!(16, 1),
         (1, 4) if E::LANES > 2 => rows!(1, 4),
+        (2, 2) if E::LANES > 2 => rows!(2, 2),
         (4, 2) if E::LANES > 2 => rows!(4, 2),
         (v, r) => unreachable!("no instance with {v} packs and {r} rows is compiled"),
     }
@@ -157,6 +161,9 @@ impl<E: Element, P: Params<E>> Work for Only<'_, E, P> {
                 }
                 (Kernel::BackwardColumns, Args::Columns(args)) => {
                     columns::reduce::<_, P>(block, args)
+                }
+                (Kernel::Limit, Args::Limit(args)) => {
+                    limit::elementwise::<_, E, false>(block, args)
                 }
                 (kernel, args) => unreachable!("{kernel:?} with {args:?}"),
             }

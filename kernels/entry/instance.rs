@@ -117,6 +117,8 @@ pub enum Kernel {
     LongMeans,
     /// Stage 1 of backward of split rows, step 3.
     LongApply,
+    /// A copy or an addition, which speed is compared with.
+    Limit,
 }
 
 impl Kernel {
@@ -135,7 +137,7 @@ impl Kernel {
     /// The types of which `storage` is all that the kernel depends on.
     fn storage(self, storage: Storage) -> Storage {
         match self {
-            Kernel::LongSums | Kernel::LongSpread => Storage::of(storage.x),
+            Kernel::LongSums | Kernel::LongSpread | Kernel::Limit => Storage::of(storage.x),
             Kernel::LongMean | Kernel::LongStats | Kernel::LongMeans => {
                 Storage::of(storage.x.real())
             }
@@ -194,6 +196,7 @@ impl fmt::Display for Instance {
             Kernel::LongDots => "long_dots",
             Kernel::LongMeans => "long_means",
             Kernel::LongApply => "long_apply",
+            Kernel::Limit => "limit",
         };
         write!(f, "{name}_{storage}")?;
         match (packs, feed) {
@@ -205,23 +208,39 @@ impl fmt::Display for Instance {
     }
 }
 
-/// Rows of a tile of the ring's kernels, for V packs per thread.
-///
-/// Several rows share a collective, since its latency and not the loads bounds a short row; a tile
-/// of long rows must fit in shared memory.
-pub const fn ring_rows(packs: usize) -> usize {
-    match packs {
-        1 => 4,
-        4 => 2,
-        _ => 1,
+/// The packs per thread (V) that there are for a kernel that goes over rows of `dtype`, in rising
+/// order. With the last, all kernels hold rows of the same length.
+pub const fn packs(kernel: Kernel, dtype: DataType) -> &'static [usize] {
+    match (kernel, dtype) {
+        (Kernel::Forward, _) | (_, DataType::F64) => &[1, 4, 8],
+        (_, DataType::F32) => &[1, 2, 4, 8, 16],
+        _ => &[1, 2, 4, 8],
     }
 }
 
-/// The packs per thread (V) that there are for rows of `dtype`, in rising order.
-pub const fn packs(dtype: DataType) -> &'static [usize] {
-    match dtype {
-        DataType::F32 => &[1, 4, 8, 16],
-        _ => &[1, 4, 8],
+/// The most threads that share a row of V packs a thread. Forward wants small teams, whose
+/// collectives are short; backward needs registers for dw and db.
+pub const fn team_threads(kernel: Kernel, dtype: DataType, packs: usize) -> usize {
+    match (kernel, packs, packs * dtype.lanes()) {
+        (Kernel::Forward, 1, _) => 64,
+        (Kernel::Forward, 4, _) => 128,
+        (Kernel::Forward, _, 32) => 512,
+        (_, 1, _) => 256,
+        _ if matches!(dtype, DataType::F64) => 256,
+        (_, _, ..=24) => 512,
+        (_, _, 25..=32) => 384,
+        _ => 256,
+    }
+}
+
+/// The rows per tile (R) that there are for a kernel that reads through a ring, for V packs per
+/// thread, in rising order.
+pub const fn ring_rows(kernel: Kernel, packs: usize) -> &'static [usize] {
+    match (kernel, packs) {
+        (_, 1) => &[4],
+        (Kernel::Forward, 4) => &[2],
+        (_, 2) => &[1, 2],
+        _ => &[1],
     }
 }
 
@@ -238,15 +257,17 @@ fn feeds(dtype: DataType, ring: bool) -> &'static [Feed] {
 pub fn instances(ring: bool) -> Vec<Instance> {
     let mut all = Vec::new();
     for storage in Storage::ALL {
-        for &packs in packs(storage.x) {
-            for &feed in feeds(storage.x, ring) {
-                let rows = if feed == Feed::Ring { ring_rows(packs) } else { 1 };
-                for kernel in [Kernel::Forward, Kernel::BackwardRows] {
-                    all.push(Instance { kernel, storage, packs, rows, feed });
+        for kernel in [Kernel::Forward, Kernel::BackwardRows] {
+            for &packs in packs(kernel, storage.x) {
+                for &feed in feeds(storage.x, ring) {
+                    let rows = if feed == Feed::Ring { ring_rows(kernel, packs) } else { &[1] };
+                    for &rows in rows {
+                        all.push(Instance { kernel, storage, packs, rows, feed });
+                    }
                 }
             }
         }
-        for kernel in Kernel::LONG.into_iter().chain([Kernel::BackwardColumns]) {
+        for kernel in Kernel::LONG.into_iter().chain([Kernel::BackwardColumns, Kernel::Limit]) {
             let only = Instance::only(kernel, storage);
             if only.storage == storage {
                 all.push(only);

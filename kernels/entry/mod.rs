@@ -12,7 +12,10 @@ pub mod instance;
 mod nvptx;
 
 /// Threads of a block of stage 2.
-pub const COLUMN_THREADS: usize = 1024;
+pub const COLUMN_THREADS: usize = 256;
+
+/// Threads of a block of the copy or the addition that speed is compared with.
+pub const LIMIT_THREADS: usize = 256;
 
 /// Threads of a block of the kernels that split rows.
 pub const LONG_THREADS: usize = 256;

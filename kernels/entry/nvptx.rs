@@ -2,16 +2,16 @@
 //!
 //! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment, and
 //! `.._v<V>r<R>_ring` reads tiles of R rows through the ring; `f16w32` has f32 weights. `threads x
-//! blocks` are the most threads of a block, and the blocks for which forward leaves registers on a
-//! multiprocessor: with 152 of them a thread, where 128 do, forward of 4096 f16 columns fell from
-//! 2842 to 2307 GB/s.
+//! blocks` are the most threads of a block, and the blocks for which it leaves registers on a
+//! multiprocessor: forward wants 512 threads there, or 384 of 8 packs (see `host/plan/rows.rs`). With
+//! f32 weights beside it, a pack of 4 finds no room in 128 registers.
 
 use half::{bf16, f16};
 
 use crate::arch::GpuBlock;
-use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
+use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs, LimitArgs};
 use crate::feed::Direct;
-use crate::{backward, columns, forward, long};
+use crate::{backward, columns, forward, limit, long};
 
 #[cfg(target_feature = "sm_90")]
 use crate::arch::Ring;
@@ -33,55 +33,108 @@ macro_rules! entry {
     };
 }
 
-macro_rules! direct {
-    ($forward:ident, $backward:ident, $x:ty, $params:ty, $v:literal, $whole:literal, $max_threads:literal) => {
-        entry!($forward, $max_threads x 1, ForwardArgs,
-            forward::rows::<_, Direct<1, 2, $whole>, $x, $params, $v, 1>);
-        entry!($backward, $max_threads x 1, BackwardArgs,
-            backward::rows::<_, Direct<2, 1, $whole>, $x, $params, $v, 1>);
+macro_rules! forward {
+    ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal) => {
+        entry!($name, $max_threads x $blocks, ForwardArgs,
+            forward::rows::<_, $feed, $x, $params, $v, $r>);
     };
 }
 
-direct!(forward_f64_v1_any, backward_rows_f64_v1_any, f64, f64, 1, false, 512);
-direct!(forward_f64_v4_any, backward_rows_f64_v4_any, f64, f64, 4, false, 256);
-direct!(forward_f64_v8_any, backward_rows_f64_v8_any, f64, f64, 8, false, 256);
-direct!(forward_f32_v1, backward_rows_f32_v1, f32, f32, 1, true, 512);
-direct!(forward_f32_v1_any, backward_rows_f32_v1_any, f32, f32, 1, false, 512);
-direct!(forward_f32_v4, backward_rows_f32_v4, f32, f32, 4, true, 256);
-direct!(forward_f32_v4_any, backward_rows_f32_v4_any, f32, f32, 4, false, 256);
-direct!(forward_f32_v8, backward_rows_f32_v8, f32, f32, 8, true, 256);
-direct!(forward_f32_v8_any, backward_rows_f32_v8_any, f32, f32, 8, false, 256);
-direct!(forward_f32_v16, backward_rows_f32_v16, f32, f32, 16, true, 256);
-direct!(forward_f32_v16_any, backward_rows_f32_v16_any, f32, f32, 16, false, 256);
-direct!(forward_f16_v1, backward_rows_f16_v1, f16, f16, 1, true, 512);
-direct!(forward_f16_v1_any, backward_rows_f16_v1_any, f16, f16, 1, false, 512);
-direct!(forward_f16_v4, backward_rows_f16_v4, f16, f16, 4, true, 256);
-direct!(forward_f16_v4_any, backward_rows_f16_v4_any, f16, f16, 4, false, 256);
-direct!(forward_f16_v8, backward_rows_f16_v8, f16, f16, 8, true, 256);
-direct!(forward_f16_v8_any, backward_rows_f16_v8_any, f16, f16, 8, false, 256);
-direct!(forward_f16w32_v1, backward_rows_f16w32_v1, f16, f32, 1, true, 512);
-direct!(forward_f16w32_v1_any, backward_rows_f16w32_v1_any, f16, f32, 1, false, 512);
-direct!(forward_f16w32_v4, backward_rows_f16w32_v4, f16, f32, 4, true, 256);
-direct!(forward_f16w32_v4_any, backward_rows_f16w32_v4_any, f16, f32, 4, false, 256);
-direct!(forward_f16w32_v8, backward_rows_f16w32_v8, f16, f32, 8, true, 256);
-direct!(forward_f16w32_v8_any, backward_rows_f16w32_v8_any, f16, f32, 8, false, 256);
-direct!(forward_bf16_v1, backward_rows_bf16_v1, bf16, bf16, 1, true, 512);
-direct!(forward_bf16_v1_any, backward_rows_bf16_v1_any, bf16, bf16, 1, false, 512);
-direct!(forward_bf16_v4, backward_rows_bf16_v4, bf16, bf16, 4, true, 256);
-direct!(forward_bf16_v4_any, backward_rows_bf16_v4_any, bf16, bf16, 4, false, 256);
-direct!(forward_bf16_v8, backward_rows_bf16_v8, bf16, bf16, 8, true, 256);
-direct!(forward_bf16_v8_any, backward_rows_bf16_v8_any, bf16, bf16, 8, false, 256);
-direct!(forward_bf16w32_v1, backward_rows_bf16w32_v1, bf16, f32, 1, true, 512);
-direct!(forward_bf16w32_v1_any, backward_rows_bf16w32_v1_any, bf16, f32, 1, false, 512);
-direct!(forward_bf16w32_v4, backward_rows_bf16w32_v4, bf16, f32, 4, true, 256);
-direct!(forward_bf16w32_v4_any, backward_rows_bf16w32_v4_any, bf16, f32, 4, false, 256);
-direct!(forward_bf16w32_v8, backward_rows_bf16w32_v8, bf16, f32, 8, true, 256);
-direct!(forward_bf16w32_v8_any, backward_rows_bf16w32_v8_any, bf16, f32, 8, false, 256);
+macro_rules! backward {
+    ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal) => {
+        entry!($name, $max_threads x 1, BackwardArgs,
+            backward::rows::<_, $feed, $x, $params, $v, $r>);
+    };
+}
 
-entry!(backward_columns_f64, 1024, ColumnsArgs, columns::reduce::<_, f64>);
-entry!(backward_columns_f32, 1024, ColumnsArgs, columns::reduce::<_, f32>);
-entry!(backward_columns_f16, 1024, ColumnsArgs, columns::reduce::<_, f16>);
-entry!(backward_columns_bf16, 1024, ColumnsArgs, columns::reduce::<_, bf16>);
+forward!(forward_f64_v1_any, Direct<_, _, false>, f64, f64, 1, 1, 64 x 8);
+forward!(forward_f64_v4_any, Direct<_, _, false>, f64, f64, 4, 1, 128 x 3);
+forward!(forward_f64_v8_any, Direct<_, _, false>, f64, f64, 8, 1, 256 x 1);
+backward!(backward_rows_f64_v1_any, Direct<_, _, false>, f64, f64, 1, 1, 256);
+backward!(backward_rows_f64_v4_any, Direct<_, _, false>, f64, f64, 4, 1, 256);
+backward!(backward_rows_f64_v8_any, Direct<_, _, false>, f64, f64, 8, 1, 256);
+forward!(forward_f32_v1, Direct<_, _, true>, f32, f32, 1, 1, 64 x 8);
+forward!(forward_f32_v1_any, Direct<_, _, false>, f32, f32, 1, 1, 64 x 8);
+forward!(forward_f32_v4, Direct<_, _, true>, f32, f32, 4, 1, 128 x 3);
+forward!(forward_f32_v4_any, Direct<_, _, false>, f32, f32, 4, 1, 128 x 3);
+forward!(forward_f32_v8, Direct<_, _, true>, f32, f32, 8, 1, 512 x 1);
+forward!(forward_f32_v8_any, Direct<_, _, false>, f32, f32, 8, 1, 512 x 1);
+backward!(backward_rows_f32_v1, Direct<_, _, true>, f32, f32, 1, 1, 256);
+backward!(backward_rows_f32_v1_any, Direct<_, _, false>, f32, f32, 1, 1, 256);
+backward!(backward_rows_f32_v2, Direct<_, _, true>, f32, f32, 2, 1, 512);
+backward!(backward_rows_f32_v2_any, Direct<_, _, false>, f32, f32, 2, 1, 512);
+backward!(backward_rows_f32_v4, Direct<_, _, true>, f32, f32, 4, 1, 512);
+backward!(backward_rows_f32_v4_any, Direct<_, _, false>, f32, f32, 4, 1, 512);
+backward!(backward_rows_f32_v8, Direct<_, _, true>, f32, f32, 8, 1, 384);
+backward!(backward_rows_f32_v8_any, Direct<_, _, false>, f32, f32, 8, 1, 384);
+backward!(backward_rows_f32_v16, Direct<_, _, true>, f32, f32, 16, 1, 256);
+backward!(backward_rows_f32_v16_any, Direct<_, _, false>, f32, f32, 16, 1, 256);
+forward!(forward_f16_v1, Direct<_, _, true>, f16, f16, 1, 1, 64 x 8);
+forward!(forward_f16_v1_any, Direct<_, _, false>, f16, f16, 1, 1, 64 x 8);
+forward!(forward_f16_v4, Direct<_, _, true>, f16, f16, 4, 1, 128 x 3);
+forward!(forward_f16_v4_any, Direct<_, _, false>, f16, f16, 4, 1, 128 x 3);
+forward!(forward_f16_v8, Direct<_, _, true>, f16, f16, 8, 1, 256 x 1);
+forward!(forward_f16_v8_any, Direct<_, _, false>, f16, f16, 8, 1, 256 x 1);
+backward!(backward_rows_f16_v1, Direct<_, _, true>, f16, f16, 1, 1, 256);
+backward!(backward_rows_f16_v1_any, Direct<_, _, false>, f16, f16, 1, 1, 256);
+backward!(backward_rows_f16_v2, Direct<_, _, true>, f16, f16, 2, 1, 512);
+backward!(backward_rows_f16_v2_any, Direct<_, _, false>, f16, f16, 2, 1, 512);
+backward!(backward_rows_f16_v4, Direct<_, _, true>, f16, f16, 4, 1, 384);
+backward!(backward_rows_f16_v4_any, Direct<_, _, false>, f16, f16, 4, 1, 384);
+backward!(backward_rows_f16_v8, Direct<_, _, true>, f16, f16, 8, 1, 256);
+backward!(backward_rows_f16_v8_any, Direct<_, _, false>, f16, f16, 8, 1, 256);
+forward!(forward_f16w32_v1, Direct<_, _, true>, f16, f32, 1, 1, 64 x 8);
+forward!(forward_f16w32_v1_any, Direct<_, _, false>, f16, f32, 1, 1, 64 x 8);
+forward!(forward_f16w32_v4, Direct<_, _, true>, f16, f32, 4, 1, 128 x 3);
+forward!(forward_f16w32_v4_any, Direct<_, _, false>, f16, f32, 4, 1, 128 x 3);
+forward!(forward_f16w32_v8, Direct<_, _, true>, f16, f32, 8, 1, 256 x 1);
+forward!(forward_f16w32_v8_any, Direct<_, _, false>, f16, f32, 8, 1, 256 x 1);
+backward!(backward_rows_f16w32_v1, Direct<_, _, true>, f16, f32, 1, 1, 256);
+backward!(backward_rows_f16w32_v1_any, Direct<_, _, false>, f16, f32, 1, 1, 256);
+backward!(backward_rows_f16w32_v2, Direct<_, _, true>, f16, f32, 2, 1, 512);
+backward!(backward_rows_f16w32_v2_any, Direct<_, _, false>, f16, f32, 2, 1, 512);
+backward!(backward_rows_f16w32_v4, Direct<_, _, true>, f16, f32, 4, 1, 384);
+backward!(backward_rows_f16w32_v4_any, Direct<_, _, false>, f16, f32, 4, 1, 384);
+backward!(backward_rows_f16w32_v8, Direct<_, _, true>, f16, f32, 8, 1, 256);
+backward!(backward_rows_f16w32_v8_any, Direct<_, _, false>, f16, f32, 8, 1, 256);
+forward!(forward_bf16_v1, Direct<_, _, true>, bf16, bf16, 1, 1, 64 x 8);
+forward!(forward_bf16_v1_any, Direct<_, _, false>, bf16, bf16, 1, 1, 64 x 8);
+forward!(forward_bf16_v4, Direct<_, _, true>, bf16, bf16, 4, 1, 128 x 3);
+forward!(forward_bf16_v4_any, Direct<_, _, false>, bf16, bf16, 4, 1, 128 x 3);
+forward!(forward_bf16_v8, Direct<_, _, true>, bf16, bf16, 8, 1, 256 x 1);
+forward!(forward_bf16_v8_any, Direct<_, _, false>, bf16, bf16, 8, 1, 256 x 1);
+backward!(backward_rows_bf16_v1, Direct<_, _, true>, bf16, bf16, 1, 1, 256);
+backward!(backward_rows_bf16_v1_any, Direct<_, _, false>, bf16, bf16, 1, 1, 256);
+backward!(backward_rows_bf16_v2, Direct<_, _, true>, bf16, bf16, 2, 1, 512);
+backward!(backward_rows_bf16_v2_any, Direct<_, _, false>, bf16, bf16, 2, 1, 512);
+backward!(backward_rows_bf16_v4, Direct<_, _, true>, bf16, bf16, 4, 1, 384);
+backward!(backward_rows_bf16_v4_any, Direct<_, _, false>, bf16, bf16, 4, 1, 384);
+backward!(backward_rows_bf16_v8, Direct<_, _, true>, bf16, bf16, 8, 1, 256);
+backward!(backward_rows_bf16_v8_any, Direct<_, _, false>, bf16, bf16, 8, 1, 256);
+forward!(forward_bf16w32_v1, Direct<_, _, true>, bf16, f32, 1, 1, 64 x 8);
+forward!(forward_bf16w32_v1_any, Direct<_, _, false>, bf16, f32, 1, 1, 64 x 8);
+forward!(forward_bf16w32_v4, Direct<_, _, true>, bf16, f32, 4, 1, 128 x 3);
+forward!(forward_bf16w32_v4_any, Direct<_, _, false>, bf16, f32, 4, 1, 128 x 3);
+forward!(forward_bf16w32_v8, Direct<_, _, true>, bf16, f32, 8, 1, 256 x 1);
+forward!(forward_bf16w32_v8_any, Direct<_, _, false>, bf16, f32, 8, 1, 256 x 1);
+backward!(backward_rows_bf16w32_v1, Direct<_, _, true>, bf16, f32, 1, 1, 256);
+backward!(backward_rows_bf16w32_v1_any, Direct<_, _, false>, bf16, f32, 1, 1, 256);
+backward!(backward_rows_bf16w32_v2, Direct<_, _, true>, bf16, f32, 2, 1, 512);
+backward!(backward_rows_bf16w32_v2_any, Direct<_, _, false>, bf16, f32, 2, 1, 512);
+backward!(backward_rows_bf16w32_v4, Direct<_, _, true>, bf16, f32, 4, 1, 384);
+backward!(backward_rows_bf16w32_v4_any, Direct<_, _, false>, bf16, f32, 4, 1, 384);
+backward!(backward_rows_bf16w32_v8, Direct<_, _, true>, bf16, f32, 8, 1, 256);
+backward!(backward_rows_bf16w32_v8_any, Direct<_, _, false>, bf16, f32, 8, 1, 256);
+
+entry!(backward_columns_f64, 256, ColumnsArgs, columns::reduce::<_, f64>);
+entry!(backward_columns_f32, 256, ColumnsArgs, columns::reduce::<_, f32>);
+entry!(backward_columns_f16, 256, ColumnsArgs, columns::reduce::<_, f16>);
+entry!(backward_columns_bf16, 256, ColumnsArgs, columns::reduce::<_, bf16>);
+
+entry!(limit_f64, 256, LimitArgs, limit::elementwise::<_, f64, true>);
+entry!(limit_f32, 256, LimitArgs, limit::elementwise::<_, f32, true>);
+entry!(limit_f16, 256, LimitArgs, limit::elementwise::<_, f16, true>);
+entry!(limit_bf16, 256, LimitArgs, limit::elementwise::<_, bf16, true>);
 
 macro_rules! long {
     ($($kernel:ident, $name:ident, $args:ty, $module:ident, <$($type:ty),+>;)+) => {
@@ -125,33 +178,48 @@ long! {
 }
 
 #[cfg(target_feature = "sm_90")]
-macro_rules! ring {
-    ($forward:ident, $backward:ident, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal) => {
-        entry!($forward, $max_threads x $blocks, ForwardArgs,
-            forward::rows::<_, Ring<$x, $params, 1, 2>, $x, $params, $v, $r>);
-        entry!($backward, $max_threads x 1, BackwardArgs,
-            backward::rows::<_, Ring<$x, $params, 2, 1>, $x, $params, $v, $r>);
-    };
-}
-
-#[cfg(target_feature = "sm_90")]
 mod rings {
     use super::*;
 
-    ring!(forward_f32_v1r4_ring, backward_rows_f32_v1r4_ring, f32, f32, 1, 4, 512 x 1);
-    ring!(forward_f32_v4r2_ring, backward_rows_f32_v4r2_ring, f32, f32, 4, 2, 256 x 2);
-    ring!(forward_f32_v8r1_ring, backward_rows_f32_v8r1_ring, f32, f32, 8, 1, 256 x 2);
-    ring!(forward_f32_v16r1_ring, backward_rows_f32_v16r1_ring, f32, f32, 16, 1, 256 x 1);
-    ring!(forward_f16_v1r4_ring, backward_rows_f16_v1r4_ring, f16, f16, 1, 4, 512 x 1);
-    ring!(forward_f16_v4r2_ring, backward_rows_f16_v4r2_ring, f16, f16, 4, 2, 256 x 2);
-    ring!(forward_f16_v8r1_ring, backward_rows_f16_v8r1_ring, f16, f16, 8, 1, 256 x 2);
-    ring!(forward_f16w32_v1r4_ring, backward_rows_f16w32_v1r4_ring, f16, f32, 1, 4, 512 x 1);
-    ring!(forward_f16w32_v4r2_ring, backward_rows_f16w32_v4r2_ring, f16, f32, 4, 2, 256 x 2);
-    ring!(forward_f16w32_v8r1_ring, backward_rows_f16w32_v8r1_ring, f16, f32, 8, 1, 256 x 2);
-    ring!(forward_bf16_v1r4_ring, backward_rows_bf16_v1r4_ring, bf16, bf16, 1, 4, 512 x 1);
-    ring!(forward_bf16_v4r2_ring, backward_rows_bf16_v4r2_ring, bf16, bf16, 4, 2, 256 x 2);
-    ring!(forward_bf16_v8r1_ring, backward_rows_bf16_v8r1_ring, bf16, bf16, 8, 1, 256 x 2);
-    ring!(forward_bf16w32_v1r4_ring, backward_rows_bf16w32_v1r4_ring, bf16, f32, 1, 4, 512 x 1);
-    ring!(forward_bf16w32_v4r2_ring, backward_rows_bf16w32_v4r2_ring, bf16, f32, 4, 2, 256 x 2);
-    ring!(forward_bf16w32_v8r1_ring, backward_rows_bf16w32_v8r1_ring, bf16, f32, 8, 1, 256 x 2);
+    forward!(forward_f32_v1r4_ring, Ring<_, _, _, _>, f32, f32, 1, 4, 64 x 8);
+    forward!(forward_f32_v4r2_ring, Ring<_, _, _, _>, f32, f32, 4, 2, 128 x 4);
+    forward!(forward_f32_v8r1_ring, Ring<_, _, _, _>, f32, f32, 8, 1, 512 x 1);
+    backward!(backward_rows_f32_v1r4_ring, Ring<_, _, _, _>, f32, f32, 1, 4, 256);
+    backward!(backward_rows_f32_v2r1_ring, Ring<_, _, _, _>, f32, f32, 2, 1, 512);
+    backward!(backward_rows_f32_v2r2_ring, Ring<_, _, _, _>, f32, f32, 2, 2, 512);
+    backward!(backward_rows_f32_v4r1_ring, Ring<_, _, _, _>, f32, f32, 4, 1, 512);
+    backward!(backward_rows_f32_v8r1_ring, Ring<_, _, _, _>, f32, f32, 8, 1, 384);
+    backward!(backward_rows_f32_v16r1_ring, Ring<_, _, _, _>, f32, f32, 16, 1, 256);
+    forward!(forward_f16_v1r4_ring, Ring<_, _, _, _>, f16, f16, 1, 4, 64 x 8);
+    forward!(forward_f16_v4r2_ring, Ring<_, _, _, _>, f16, f16, 4, 2, 128 x 4);
+    forward!(forward_f16_v8r1_ring, Ring<_, _, _, _>, f16, f16, 8, 1, 256 x 1);
+    backward!(backward_rows_f16_v1r4_ring, Ring<_, _, _, _>, f16, f16, 1, 4, 256);
+    backward!(backward_rows_f16_v2r1_ring, Ring<_, _, _, _>, f16, f16, 2, 1, 512);
+    backward!(backward_rows_f16_v2r2_ring, Ring<_, _, _, _>, f16, f16, 2, 2, 512);
+    backward!(backward_rows_f16_v4r1_ring, Ring<_, _, _, _>, f16, f16, 4, 1, 384);
+    backward!(backward_rows_f16_v8r1_ring, Ring<_, _, _, _>, f16, f16, 8, 1, 256);
+    forward!(forward_f16w32_v1r4_ring, Ring<_, _, _, _>, f16, f32, 1, 4, 64 x 8);
+    forward!(forward_f16w32_v4r2_ring, Ring<_, _, _, _>, f16, f32, 4, 2, 128 x 3);
+    forward!(forward_f16w32_v8r1_ring, Ring<_, _, _, _>, f16, f32, 8, 1, 256 x 1);
+    backward!(backward_rows_f16w32_v1r4_ring, Ring<_, _, _, _>, f16, f32, 1, 4, 256);
+    backward!(backward_rows_f16w32_v2r1_ring, Ring<_, _, _, _>, f16, f32, 2, 1, 512);
+    backward!(backward_rows_f16w32_v2r2_ring, Ring<_, _, _, _>, f16, f32, 2, 2, 512);
+    backward!(backward_rows_f16w32_v4r1_ring, Ring<_, _, _, _>, f16, f32, 4, 1, 384);
+    backward!(backward_rows_f16w32_v8r1_ring, Ring<_, _, _, _>, f16, f32, 8, 1, 256);
+    forward!(forward_bf16_v1r4_ring, Ring<_, _, _, _>, bf16, bf16, 1, 4, 64 x 8);
+    forward!(forward_bf16_v4r2_ring, Ring<_, _, _, _>, bf16, bf16, 4, 2, 128 x 4);
+    forward!(forward_bf16_v8r1_ring, Ring<_, _, _, _>, bf16, bf16, 8, 1, 256 x 1);
+    backward!(backward_rows_bf16_v1r4_ring, Ring<_, _, _, _>, bf16, bf16, 1, 4, 256);
+    backward!(backward_rows_bf16_v2r1_ring, Ring<_, _, _, _>, bf16, bf16, 2, 1, 512);
+    backward!(backward_rows_bf16_v2r2_ring, Ring<_, _, _, _>, bf16, bf16, 2, 2, 512);
+    backward!(backward_rows_bf16_v4r1_ring, Ring<_, _, _, _>, bf16, bf16, 4, 1, 384);
+    backward!(backward_rows_bf16_v8r1_ring, Ring<_, _, _, _>, bf16, bf16, 8, 1, 256);
+    forward!(forward_bf16w32_v1r4_ring, Ring<_, _, _, _>, bf16, f32, 1, 4, 64 x 8);
+    forward!(forward_bf16w32_v4r2_ring, Ring<_, _, _, _>, bf16, f32, 4, 2, 128 x 3);
+    forward!(forward_bf16w32_v8r1_ring, Ring<_, _, _, _>, bf16, f32, 8, 1, 256 x 1);
+    backward!(backward_rows_bf16w32_v1r4_ring, Ring<_, _, _, _>, bf16, f32, 1, 4, 256);
+    backward!(backward_rows_bf16w32_v2r1_ring, Ring<_, _, _, _>, bf16, f32, 2, 1, 512);
+    backward!(backward_rows_bf16w32_v2r2_ring, Ring<_, _, _, _>, bf16, f32, 2, 2, 512);
+    backward!(backward_rows_bf16w32_v4r1_ring, Ring<_, _, _, _>, bf16, f32, 4, 1, 384);
+    backward!(backward_rows_bf16w32_v8r1_ring, Ring<_, _, _, _>, bf16, f32, 8, 1, 256);
 }

@@ -17,7 +17,7 @@ use crate::{Block, arch, memory};
 /// chunks of [`super::CHUNK_PACKS`] packs a thread.
 #[inline(always)]
 pub unsafe fn dots<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &BackwardArgs) {
-    let terms = Terms::<E::Real>::new(args);
+    let terms = Terms::<E::Real>::new::<E>(args);
     let parts = args.parts.cast::<E::Real>();
     Chunk::each::<B, E>(block, &args.extent, |block, chunk| {
         // SAFETY: the row exists.
@@ -30,7 +30,7 @@ pub unsafe fn dots<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Bac
             let read = |_, pack| unsafe { chunk.rows::<E>(args, chunk.row, pack) };
             // SAFETY: as above.
             let w = |pack| unsafe { chunk.params::<E, P>(args.w, pack) };
-            dots_of::<E, V, 1>(false, chunk.columns, 1, pack, read, w, [hat], &terms)
+            dots_of::<E, V, 1>(chunk.columns, |_| true, pack, read, w, [hat], &terms)
         });
         let four = [c1, c2, E::Real::ZERO, E::Real::ZERO];
         // SAFETY: this chunk's numbers, stored by this block alone.
@@ -45,7 +45,7 @@ pub unsafe fn dots<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Bac
 /// As for [`dots`], which has been launched before.
 #[inline(always)]
 pub unsafe fn means<B: Block, T: Real>(block: &mut B, args: &BackwardArgs) {
-    let terms = Terms::<T>::new(args);
+    let terms = Terms::<T>::new::<T>(args);
     let (parts, extent) = (args.parts.cast::<T>(), &args.extent);
     each_piece(block, extent.rows, |block, row| {
         // SAFETY: `dots` has been launched.
@@ -66,7 +66,7 @@ pub unsafe fn means<B: Block, T: Real>(block: &mut B, args: &BackwardArgs) {
 /// [`dots`] and [`means`] have been launched before, if dx is asked for.
 #[inline(always)]
 pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &BackwardArgs) {
-    let terms = Terms::<E::Real>::new(args);
+    let terms = Terms::<E::Real>::new::<E>(args);
     let extent = args.extent;
     let (parts, chunks) = (args.parts.cast::<E::Real>(), extent.chunks);
     let (first, step) = (block.index() / chunks, block.grid() / chunks);
@@ -105,7 +105,7 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
             // SAFETY: as above; each thread stores its own packs.
             unsafe {
                 let c = [[c1, c2]];
-                gradient.rows(false, &piece, row, 1, pack, read, w, [hat], c, &terms);
+                gradient.rows(false, &piece, row, |_| true, pack, read, w, [hat], c, &terms);
             }
         });
         row += step;

@@ -62,7 +62,7 @@ pub unsafe fn mean<B: Block, T: Real>(block: &mut B, args: &ForwardArgs) {
     each_piece(block, args.extent.rows, |block, row| {
         // SAFETY: `sums` has been launched.
         let [sum, ..] = unsafe { gather_row(block, &args.extent, parts, row) };
-        let stats = RowStats { mean: moments.rough(sum), ..RowStats::default() };
+        let stats = RowStats { mean: moments.mean(sum), ..RowStats::default() };
         // SAFETY: the row is this block's alone.
         block.leader(|| unsafe { stats.store(args.stats, row) });
     });
