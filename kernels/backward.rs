@@ -32,9 +32,10 @@ use crate::arch::{self, Number};
 use crate::args::BackwardArgs;
 use crate::element::{Element, Lanes, Pack, Params};
 use crate::feed::live;
-use crate::forward::{Hat, weights};
+use crate::forward::weights;
 use crate::mean::Count;
 use crate::memory::{self, valid_lanes};
+use crate::moments::Hat;
 use crate::real::Real;
 use crate::{Block, Feed, lock};
 

@@ -22,7 +22,7 @@
 //! 1. Deviations are taken from `m`, which needs no collective, and the variance and the mean are
 //!    corrected by what it is off (the shifted data algorithm of Chan, Golub and LeVeque 1983).
 //!    `sdd` then loses a factor of 1 + (m - mean)^2 / var of its accuracy; a row where that is more
-//!    than 1 + [`FAR`] is gone over again from the mean that the first time found. (Then it is
+//!    than 1 + [`crate::moments::FAR`] is gone over again from the mean that the first time found. (Then it is
 //!    their corrected two-pass algorithm.)
 //! 2. mean is kept in two parts, and x_hat has no error from it: an f32 row of mean 1e4 and spread
 //!    1e-3 is right to 1e-6, where one f32 mean alone is wrong by 9e-2. `mean` is the number nearest
@@ -34,12 +34,12 @@
 //!    as an addition in a kernel of its own.
 
 use crate::arch::{self, Number};
-use crate::args::{Extent, ForwardArgs, RowStats, Scalar};
+use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
 use crate::feed::live;
-use crate::mean::Count;
 use crate::memory::{self, valid_lanes};
-use crate::real::{Real, two_sum};
+use crate::moments::{Hat, Moments};
+use crate::real::Real;
 use crate::{Block, Feed};
 
 /// The forward kernel: V packs per thread and row, R rows per tile.
@@ -168,10 +168,6 @@ where
 pub(crate) fn row_to_store(extent: Extent, first: usize, r: usize) -> (usize, usize) {
     if live(extent, first, r) { (first + r, extent.columns) } else { (first, 0) }
 }
-
-/// A row is gone over again if the square of what the rough mean is off is more than this many
-/// times the variance.
-const FAR: Scalar = Scalar { double: 4.0, single: 4.0 };
 
 /// A row is gone over so often at most: from a better mean, and scaled.
 const MAX_PASSES: usize = 3;
@@ -304,101 +300,4 @@ pub(crate) fn normalise_pack<E: Element>(
         y[l] = hat.of(x[l]).fma(w[l], b[l]);
     }
     E::pack(y)
-}
-
-/// What makes statistics of a row's sums.
-#[derive(Clone, Copy)]
-pub(crate) struct Moments<T> {
-    count: Count<T>,
-    eps: T,
-    rms: bool,
-    pub(crate) weight_offset: T,
-}
-
-impl<T: Real> Moments<T> {
-    #[inline(always)]
-    pub(crate) fn new(args: &ForwardArgs) -> Self {
-        Moments {
-            count: Count::new(&args.extent),
-            eps: T::of(args.eps),
-            rms: args.rms,
-            weight_offset: T::of(args.weight_offset),
-        }
-    }
-
-    /// A rough mean, from the row's first pack: any number would do, one near the mean does best.
-    #[inline(always)]
-    fn rough<E: Element<Real = T>>(self, first: Pack) -> T {
-        let lanes = T::of(Scalar::from(1.0 / E::LANES as f64));
-        if self.rms { T::ZERO } else { E::unpack(first).tree_sum() * lanes }
-    }
-
-    /// The rough mean, from the row's sum.
-    #[inline(always)]
-    pub(crate) fn mean(self, sum: T) -> T {
-        if self.rms { T::ZERO } else { self.count.mean(sum) }
-    }
-
-    /// Whether rows are to be gone over again, and if so, from which rough means at which scale.
-    #[inline(always)]
-    fn again<const R: usize>(
-        self,
-        rough: &mut [T; R],
-        scale: &mut [T; R],
-        sums: &[[T; 2]; R],
-    ) -> bool {
-        let mut again = false;
-        for r in 0..R {
-            let [sd, sdd] = sums[r];
-            let lo = self.count.mean(sd);
-            if !sdd.finite() {
-                // If that does not help, nothing does.
-                again |= scale[r] == T::ONE;
-                scale[r] = T::SMALL;
-            } else if !self.rms && sd * lo > T::of(FAR) * (-sd).fma(lo, sdd) {
-                again = true;
-                rough[r] += lo / scale[r];
-            }
-        }
-        again
-    }
-
-    /// The statistics, from the rough mean and what [`spread_of`] gives for the row at this scale.
-    #[inline(always)]
-    pub(crate) fn stats(self, rough: T, [sd, sdd]: [T; 2], scale: T) -> RowStats<T> {
-        let sd = if self.rms { T::ZERO } else { sd };
-        let lo = self.count.mean(sd);
-        let var = self.count.mean((-sd).fma(lo, sdd));
-        // Rounding may leave a constant row a variance just below zero. (NaN stays NaN.)
-        let var = if var < T::ZERO { T::ZERO } else { var };
-        let lo = if scale == T::ONE { lo } else { lo * T::LARGE };
-        let (mean, mean_lo) = two_sum(rough, lo);
-        RowStats {
-            mean,
-            mean_lo,
-            rstd: scale / (var + self.eps * scale * scale).sqrt(),
-            pad: T::ZERO,
-        }
-    }
-}
-
-/// x_hat = (x - mean - mean_lo) * rstd, in two operations per element.
-#[derive(Clone, Copy)]
-pub(crate) struct Hat<T> {
-    mean: T,
-    pub(crate) rstd: T,
-    shift: T,
-}
-
-impl<T: Real> Hat<T> {
-    #[inline(always)]
-    pub(crate) fn new(stats: RowStats<T>) -> Self {
-        let RowStats { mean, mean_lo, rstd, .. } = stats;
-        Hat { mean, rstd, shift: -(mean_lo * rstd) }
-    }
-
-    #[inline(always)]
-    pub(crate) fn of(self, x: T) -> T {
-        (x - self.mean).fma(self.rstd, self.shift)
-    }
 }

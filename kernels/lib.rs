@@ -33,6 +33,7 @@ pub mod lock;
 pub mod long;
 mod mean;
 pub mod memory;
+pub mod moments;
 pub mod real;
 
 pub use block::Block;

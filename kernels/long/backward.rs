@@ -5,7 +5,7 @@ use super::{CHUNK_PACKS as V, Chunk, each_piece, gather_row};
 use crate::args::{BackwardArgs, RowStats};
 use crate::backward::{Gradient, Terms, dots as dots_of, gradient_to_group};
 use crate::element::{Element, Params};
-use crate::forward::Hat;
+use crate::moments::Hat;
 use crate::real::Real;
 use crate::{Block, arch, memory};
 

@@ -5,8 +5,9 @@ use super::{CHUNK_PACKS as V, Chunk, each_piece, gather_row};
 use crate::Block;
 use crate::args::{ForwardArgs, RowStats};
 use crate::element::{Element, Pack, Params};
-use crate::forward::{Moments, add_packs, normalise_pack, spread_of, total, weights};
+use crate::forward::{add_packs, normalise_pack, spread_of, total, weights};
 use crate::memory::{self, valid_lanes};
+use crate::moments::Moments;
 use crate::real::Real;
 
 /// Where the chunks leave their sums: those of [`sums`], and those of [`spread`].

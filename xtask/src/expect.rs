@@ -50,6 +50,17 @@ pub enum Wide {
     Ring,
 }
 
+/// No collective, no lock, and any loads.
+const NOTHING: Expect = Expect {
+    prefix: "",
+    suffix: "",
+    barriers: Exactly(0),
+    shuffles: Exactly(0),
+    cas: Exactly(0),
+    releases: Exactly(0),
+    wide_loads: None,
+};
+
 /// The one compare-and-swap that may take a lock.
 pub const CAS: &str = "atom.acquire.gpu.global.cas.b32";
 /// The store that releases it.
@@ -183,15 +194,7 @@ pub const TABLE: [Expect; 18] = [
         releases: Exactly(0),
         wide_loads: None,
     },
-    Expect {
-        prefix: "long_normalise_",
-        suffix: "",
-        barriers: Exactly(0),
-        shuffles: Exactly(0),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
+    Expect { prefix: "long_normalise_", ..NOTHING },
     Expect {
         prefix: "long_dots_",
         suffix: "",
@@ -219,15 +222,7 @@ pub const TABLE: [Expect; 18] = [
         releases: Exactly(1),
         wide_loads: None,
     },
-    Expect {
-        prefix: "limit_",
-        suffix: "",
-        barriers: Exactly(0),
-        shuffles: Exactly(0),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: Some(Wide::Global),
-    },
+    Expect { prefix: "limit_", wide_loads: Some(Wide::Global), ..NOTHING },
 ];
 
 /// What is counted in an entry; equal in two builds by different compilers.

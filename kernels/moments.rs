@@ -1,0 +1,107 @@
+//! A row's sums to its statistics, and these to x_hat. [`crate::forward`] says what is done and why.
+
+use crate::args::{ForwardArgs, RowStats, Scalar};
+use crate::element::{Element, Lanes, Pack};
+use crate::mean::Count;
+use crate::real::{Real, two_sum};
+
+/// A row is gone over again if the square of what the rough mean is off is more than this many
+/// times the variance.
+pub const FAR: Scalar = Scalar { double: 4.0, single: 4.0 };
+
+/// What makes statistics of a row's sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Moments<T> {
+    count: Count<T>,
+    eps: T,
+    rms: bool,
+    pub(crate) weight_offset: T,
+}
+
+impl<T: Real> Moments<T> {
+    #[inline(always)]
+    pub(crate) fn new(args: &ForwardArgs) -> Self {
+        Moments {
+            count: Count::new(&args.extent),
+            eps: T::of(args.eps),
+            rms: args.rms,
+            weight_offset: T::of(args.weight_offset),
+        }
+    }
+
+    /// A rough mean, from the row's first pack: any number would do, one near the mean does best.
+    #[inline(always)]
+    pub(crate) fn rough<E: Element<Real = T>>(self, first: Pack) -> T {
+        let lanes = T::of(Scalar::from(1.0 / E::LANES as f64));
+        if self.rms { T::ZERO } else { E::unpack(first).tree_sum() * lanes }
+    }
+
+    /// The rough mean, from the row's sum.
+    #[inline(always)]
+    pub(crate) fn mean(self, sum: T) -> T {
+        if self.rms { T::ZERO } else { self.count.mean(sum) }
+    }
+
+    /// Whether rows are to be gone over again, and if so, from which rough means at which scale.
+    #[inline(always)]
+    pub(crate) fn again<const R: usize>(
+        self,
+        rough: &mut [T; R],
+        scale: &mut [T; R],
+        sums: &[[T; 2]; R],
+    ) -> bool {
+        let mut again = false;
+        for r in 0..R {
+            let [sd, sdd] = sums[r];
+            let lo = self.count.mean(sd);
+            if !sdd.finite() {
+                // If that does not help, nothing does.
+                again |= scale[r] == T::ONE;
+                scale[r] = T::SMALL;
+            } else if !self.rms && sd * lo > T::of(FAR) * (-sd).fma(lo, sdd) {
+                again = true;
+                rough[r] += lo / scale[r];
+            }
+        }
+        again
+    }
+
+    /// The statistics, from the rough mean and what [`spread_of`] gives for the row at this scale.
+    #[inline(always)]
+    pub(crate) fn stats(self, rough: T, [sd, sdd]: [T; 2], scale: T) -> RowStats<T> {
+        let sd = if self.rms { T::ZERO } else { sd };
+        let lo = self.count.mean(sd);
+        let var = self.count.mean((-sd).fma(lo, sdd));
+        // Rounding may leave a constant row a variance just below zero. (NaN stays NaN.)
+        let var = if var < T::ZERO { T::ZERO } else { var };
+        let lo = if scale == T::ONE { lo } else { lo * T::LARGE };
+        let (mean, mean_lo) = two_sum(rough, lo);
+        RowStats {
+            mean,
+            mean_lo,
+            rstd: scale / (var + self.eps * scale * scale).sqrt(),
+            pad: T::ZERO,
+        }
+    }
+}
+
+/// x_hat = (x - mean - mean_lo) * rstd, in two operations per element.
+#[derive(Clone, Copy)]
+pub(crate) struct Hat<T> {
+    mean: T,
+    pub(crate) rstd: T,
+    shift: T,
+}
+
+impl<T: Real> Hat<T> {
+    #[inline(always)]
+    pub(crate) fn new(stats: RowStats<T>) -> Self {
+        let RowStats { mean, mean_lo, rstd, .. } = stats;
+        Hat { mean, rstd, shift: -(mean_lo * rstd) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(self, x: T) -> T {
+        (x - self.mean).fma(self.rstd, self.shift)
+    }
+}
