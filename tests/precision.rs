@@ -64,11 +64,39 @@ fn check_offset_of<E: Dtype>(
     Ok(())
 }
 
+/// Rows whose first elements are far from the others: a rough mean taken from there is off by more than
+/// the spread of the row, and must not cost the variance its digits.
+fn check_far_start<E: Dtype>(device: &Device, columns: usize, far: f64) -> Outcome {
+    let mut case = seed_case(6, columns, 6);
+    for (row, x) in case.x.chunks_mut(columns).enumerate() {
+        // As many as a pack of any type has, or fewer: then the rest of the pack is near.
+        x[..[8, 4, 2, 1, 16, 0][row].min(columns)].fill(far);
+    }
+    let mut inputs = Inputs::<E>::plain(columns, &case.x, 1e-12);
+    inputs.dy = Inputs::<E>::new(&case, 1e-12).dy;
+    let right = inputs.right();
+    for tile in [Tile::Auto, Tile::Several] {
+        let found = run(&layer(device, Options { tile, ..Options::default() }), &inputs)?;
+        let allowed = if E::DTYPE == DataType::F64 { 1e-13 } else { 5e-7 };
+        let stats = found.stats.iter().zip(&right.rstd);
+        let ratios: Vec<f64> = stats.map(|(stats, right)| stats.rstd.into() / right).collect();
+        assert_near(&format!("{tile:?}: rstd / right"), &ratios, &[1.0; 6], allowed);
+        assert_close(&format!("{tile:?}"), &inputs, &found, &right);
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let mut suite = Suite::default();
     each_dtype!(E => for columns in [1, 3, 5, 7, 100, 769, 1000, 3001, 4097, 15871, 16385] {
         let name = format!("{} constant rows of {columns}", E::DTYPE);
         suite.both(&name, move |device| check_constant::<E>(device, columns));
+    });
+    each_dtype!(E => for columns in [100, 512, 1023, 4096, 8192, 15872] {
+        for far in [1e3, -3e4] {
+            let name = format!("{} rows of {columns} that begin with {far}", E::DTYPE);
+            suite.both(&name, move |device| check_far_start::<E>(device, columns, far));
+        }
     });
     for columns in [100, 1000, 1023, 4096, 8191, 16384, 20001] {
         let name = format!("mean 1e4, spread 1e-3, rows of {columns}");

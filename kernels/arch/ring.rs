@@ -2,10 +2,11 @@
 //!
 //! [`RingLayout`] says where they lie there.
 //!
-//! Tile number i of the block (0, 1, 2, …) goes to slot i mod depth; the slot's mbarrier completes a phase when the tile is there, and the parity of i / depth tells the
-//! phases apart. While tile i is in use, later ones are asked for: the next of them once a
-//! collective has shown that all are done with a slot. That is tile i - 1's in backward, which reads
-//! its tile twice, and in forward, which holds it in registers, that of tile i itself.
+//! Tile number i of the block (0, 1, 2, …) goes to slot i mod depth; the slot's mbarrier completes
+//! a phase when the tile is there, and the parity of i / depth tells the phases apart. While tile i
+//! is in use, later ones are asked for: the next of them once a collective has shown that all are
+//! done with a slot. That is tile i - 1's in backward, which reads its tile twice, and in forward,
+//! which holds it in registers, that of tile i itself.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;
@@ -60,9 +61,10 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize> Ring<E, P, T, C> 
         self.row.wrapping_add(tiles as usize * grid * rows)
     }
 
-    /// Asks for the tile `tiles` after the present one, if there is one, into the slot that is its
-    /// turn. The first lanes of the warps share its rows out: one lane would ask for them
-    /// one by one, and the others wait for it.
+    /// Asks for the tile `tiles` after the present one, if there is one, into the slot whose turn it
+    /// is. The first lanes of the warps share its rows out: one lane would ask for them one by one,
+    /// and the others wait for it. (Copies may complete before the mbarrier is told to expect them:
+    /// it completes no phase before that arrival.)
     #[inline(always)]
     fn ask(&self, block: &GpuBlock, tiles: u32) {
         // Opaque: what follows from it is needed here alone, and shall take no registers elsewhere.
