@@ -47,8 +47,8 @@ use crate::{Block, Feed};
 /// # Safety
 ///
 /// - `args.x`, `args.residual` readable and `args.y`, `args.sum` writable over (rows, columns);
-///   `w`, `b` readable over columns; `stats` writable over rows; each may be null where [`ForwardArgs`] says
-///   that it is optional. x and what is written are of E, w and b of P.
+///   `w`, `b` readable over columns; `stats` writable over rows; each may be null where
+///   [`ForwardArgs`] says that it is optional. x and what is written are of E, w and b of P.
 /// - What is written overlaps nothing else, except that `y` or `sum` may be `x` or `residual`
 ///   itself: the same pointer and stride.
 /// - 1 <= `columns`, at most V * `block.threads()` packs; rows and work as F asks, `chunks` = 1.
@@ -80,6 +80,10 @@ where
             }
             moments.rough::<E>(x)
         });
+        if !plain {
+            // All have read the first packs before the sums are stored, which may be over them.
+            block.barrier();
+        }
         let mut scale = [E::Real::ONE; R];
         let valid = |pack| valid_lanes::<E>(extent.columns, pack);
         let spread = |thread: usize, threads: usize, x: &[Pack; V], rough, scale| {

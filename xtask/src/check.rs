@@ -177,7 +177,7 @@ mod tests {
         format!(
             "{load}\n{}{}",
             "bar.sync 0;\n".repeat(3),
-            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(31)
+            "shfl.sync.bfly.b32 a, a, 1, 31, -1;\n".repeat(22)
         )
     }
 
