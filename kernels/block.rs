@@ -56,8 +56,8 @@ pub trait Block: Gate {
 
     /// Sums `value(thread)`, 16 bytes of numbers, over the threads with the same `thread` mod
     /// [`COLUMNS`], and hands the sums to `take(column, sum)`: of the threads of a column, every
-    /// [`CHAINS`]-th in turn, with what the additions round off, then these chains by halves. For blocks of at most 8 warps, once in a
-    /// launch.
+    /// [`CHAINS`]-th in turn, with what the additions round off, then these chains by halves. For
+    /// blocks of at most 8 warps, once in a launch.
     fn column_sum<T: Real>(
         &mut self,
         value: impl FnMut(usize) -> <T as Element>::Lanes,

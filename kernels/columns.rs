@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A block takes a few float4 columns; its threads share out the groups of each and meet in one
-//! collective. Blocks are small, so that they find room beside those of stage 1, and wait there for
-//! its end. No lock: stage 1 has ended. The order of the sum is fixed (a thread's groups in turn,
+//! collective. Blocks are small, so that many multiprocessors share the work. No lock: stage 1 has
+//! ended. The order of the sum is fixed (a thread's groups in turn,
 //! then the threads as [`Block::column_sum`] says), so equal partials give equal bits. What the
 //! additions round off is added up beside them: stage 2 waits for memory, and has the time.
 
