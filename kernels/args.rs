@@ -66,8 +66,8 @@ impl RowsMut {
 /// The statistics of one row, saved by forward for backward: 16 bytes of f32 or 32 of f64.
 ///
 /// The mean is a pair: `mean + mean_lo` is the row's mean to about twice the precision of `T`, and
-/// x_hat = (x - mean - mean_lo) * rstd has no error from the mean even where the row's spread is
-/// a millionth of it.
+/// x_hat = (x - mean - mean_lo) * (rstd + rstd_lo) has no error from the mean even where the row's
+/// spread is a millionth of it.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RowStats<T> {
@@ -77,8 +77,8 @@ pub struct RowStats<T> {
     pub mean_lo: T,
     /// 1 / sqrt(var + eps).
     pub rstd: T,
-    /// Zero; keeps the size a power of two.
-    pub pad: T,
+    /// What `rstd` leaves out.
+    pub rstd_lo: T,
 }
 
 /// A number in both precisions: a kernel reads the one that it calculates in where it needs it,

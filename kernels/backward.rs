@@ -201,7 +201,7 @@ pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
             // Past the row's end dy is 0, and so is what is added.
             for l in 0..E::LANES {
                 let at = l % E::Real::LANES;
-                let x_hat = hat[r].of(x[l]);
+                let x_hat = hat[r].of::<E>(x[l]);
                 let wdy = w[l] * dy[l];
                 let [c1, c2] = &mut c[r];
                 (c1[at], c2[at]) = if v == 0 && l == at {
@@ -262,7 +262,7 @@ impl<E: Element, const V: usize> Gradient<E, V> {
                 let [c1, c2] = c[r];
                 let mut dx = E::Lanes::ZERO;
                 for l in 0..E::LANES {
-                    let x_hat = hat[r].of(x[l]);
+                    let x_hat = hat[r].of::<E>(x[l]);
                     self.dw[v][l] = dy[l].fma(x_hat, self.dw[v][l]);
                     self.db[v][l] += dy[l];
                     let dx_hat = if !terms.centre {

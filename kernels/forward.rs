@@ -10,11 +10,11 @@
 //! For each tile of R rows, held in registers as V packs per thread:
 //!
 //! ```text
-//! m = the mean of the row's first pack
+//! m = the mean of the row's first 8 or 16 elements
 //! pass 1:  load x (and add the residual);  d = x - m;  sd = sum(d), sdd = sum(d * d)
 //!          lo = sd / N;  var = (sdd - sd * lo) / N;  mean + mean_lo = m + lo     (one collective)
 //! again, if the row needs it: from a better m, or scaled
-//! pass 2:  y = fma(fma(x - mean, rstd, -mean_lo * rstd), w, b)
+//! pass 2:  y = fma(x_hat, w, b), x_hat = (x - mean - mean_lo) * (rstd + rstd_lo)
 //! ```
 //!
 //! Departures from the formulae:
@@ -27,6 +27,8 @@
 //! 2. mean is kept in two parts, and x_hat has no error from it: an f32 row of mean 1e4 and spread
 //!    1e-3 is right to 1e-6, where one f32 mean alone is wrong by 9e-2. `mean` is the number nearest
 //!    to the mean: `x - mean` is exact for x near it, and a constant row gives x_hat = 0 exactly.
+//!    rstd is kept in two parts too: rows that are alike would else all be off the same way, and
+//!    their dw with them. (f32 and f64: the rounding of 16-bit results hides it.)
 //! 3. The mean is never folded into the bias: `x * rstd + (b - mean * rstd)` would cancel.
 //! 4. Where the squares of a row overflow, it is gone over again scaled by a power of two; the
 //!    other rows of its tile get the same sums again.
@@ -72,13 +74,18 @@ where
         let live = |r| live(extent, first, r);
         let plain = F::PLAIN_ONLY || args.residual.ptr.is_null();
 
+        let last = last_whole_pack::<E>(extent.columns);
         let mut rough: [_; R] = core::array::from_fn(|r| {
-            let mut x = feed.pack_or_zero(0, r, 0);
-            if !plain && live(r) {
-                // SAFETY: row first + r is live.
-                x = unsafe { add_packs::<E>(x, residual::<E>(F::WHOLE_PACKS, args, first + r, 0)) };
-            }
-            moments.rough::<E>(x)
+            moments.rough::<E>(|pack| {
+                let pack = pack.min(last);
+                let mut x = feed.pack_or_zero(0, r, pack);
+                if !plain && live(r) {
+                    // SAFETY: row first + r is live.
+                    let more = unsafe { residual::<E>(F::WHOLE_PACKS, args, first + r, pack) };
+                    x = add_packs::<E>(x, more);
+                }
+                x
+            })
         });
         if !plain {
             // All have read the first packs before the sums are stored, which may be over them.
@@ -165,6 +172,12 @@ where
             }
         });
     }
+}
+
+/// The last of a row's packs that has all its lanes, or else the first.
+#[inline(always)]
+fn last_whole_pack<E: Element>(columns: usize) -> usize {
+    (columns / E::LANES).saturating_sub(1)
 }
 
 /// Where row `r` of a tile is to be stored, and how many columns of it: none past the last row.
@@ -301,7 +314,7 @@ pub(crate) fn normalise_pack<E: Element>(
     let x = E::unpack(x);
     let mut y = E::Lanes::ZERO;
     for l in 0..E::LANES {
-        y[l] = hat.of(x[l]).fma(w[l], b[l]);
+        y[l] = hat.of::<E>(x[l]).fma(w[l], b[l]);
     }
     E::pack(y)
 }

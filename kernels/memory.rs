@@ -108,8 +108,8 @@ impl<T: Real> RowStats<T> {
     #[inline(always)]
     pub unsafe fn load(stats: *const core::ffi::c_void, row: usize) -> Self {
         // SAFETY: the caller's promise; four numbers are a RowStats.
-        let [mean, mean_lo, rstd, pad] = unsafe { load_four::<T>(stats.cast(), row) };
-        RowStats { mean, mean_lo, rstd, pad }
+        let [mean, mean_lo, rstd, rstd_lo] = unsafe { load_four::<T>(stats.cast(), row) };
+        RowStats { mean, mean_lo, rstd, rstd_lo }
     }
 
     /// Stores the statistics of row `row`.
@@ -119,8 +119,8 @@ impl<T: Real> RowStats<T> {
     /// `stats` must be an array with room for them; nothing else touches them during the launch.
     #[inline(always)]
     pub unsafe fn store(self, stats: *mut core::ffi::c_void, row: usize) {
-        let RowStats { mean, mean_lo, rstd, pad } = self;
+        let RowStats { mean, mean_lo, rstd, rstd_lo } = self;
         // SAFETY: the caller's promise; four numbers are a RowStats.
-        unsafe { store_four::<T>(stats.cast(), row, [mean, mean_lo, rstd, pad]) };
+        unsafe { store_four::<T>(stats.cast(), row, [mean, mean_lo, rstd, rstd_lo]) };
     }
 }

@@ -24,6 +24,8 @@ pub trait Real:
     const ZERO: Self;
     /// 1.
     const ONE: Self;
+    /// 1 / 2.
+    const HALF: Self;
     /// A power of two by which rows are scaled whose squares overflow: small enough that the
     /// squares of the largest numbers can be summed, large enough that those of the smallest such
     /// rows stay normal numbers.
@@ -66,11 +68,25 @@ pub(crate) fn total_lanes<T: Real>(mut sum: T::Lanes, rest: T::Lanes) -> T::Lane
     sum
 }
 
+/// 1 / sqrt(v + v_lo), and what it rounds off: one of Newton's steps with the error of v * r * r taken
+/// in twice the precision.
+#[inline(always)]
+pub(crate) fn rsqrt<T: Real>((v, v_lo): (T, T)) -> (T, T) {
+    let r = T::ONE / v.sqrt();
+    let root = v * r;
+    let lost = v_lo.fma(r, v.fma(r, -root));
+    let error = (-root).fma(r, T::ONE) - lost * r;
+    let step = r * T::HALF * error;
+    // Of 0 or of what is not finite there is no error to speak of.
+    if step.finite() { two_sum(r, step) } else { (r, T::ZERO) }
+}
+
 macro_rules! real {
     ($type:ident, $precision:ident, $small:literal) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
+            const HALF: Self = 0.5;
             const SMALL: Self = Self::from_bits($small << (Self::MANTISSA_DIGITS - 1));
             const LARGE: Self = 1.0 / Self::SMALL;
 
@@ -93,12 +109,27 @@ real!(f64, double, 255);
 
 #[cfg(test)]
 mod tests {
-    use super::Real;
+    use super::{Real, rsqrt};
 
     #[test]
     fn scales_are_powers_of_two() {
         assert_eq!((f32::SMALL, f32::LARGE), (2f32.powi(-96), 2f32.powi(96)));
         assert_eq!((f64::SMALL, f64::LARGE), (2f64.powi(-768), 2f64.powi(768)));
         assert!(1e30f32.finite() && !f32::INFINITY.finite() && !f64::NAN.finite());
+    }
+    #[test]
+    fn inverse_roots_have_twice_the_precision() {
+        for i in 0..100_000u32 {
+            let v = f32::from_bits(0x0080_0000 + i * 0x5123);
+            let v_lo = v * (i % 7) as f32 * 1e-9;
+            let (r, rest) = rsqrt((v, v_lo));
+            let right = 1.0 / (v as f64 + v_lo as f64).sqrt();
+            assert_eq!(r, right as f32, "of {v}");
+            let error = (r as f64 + rest as f64) / right - 1.0;
+            assert!(error.abs() < 1e-13, "of {v} + {v_lo}: {error}");
+        }
+        assert_eq!(rsqrt((0.0, 0.0)), (f32::INFINITY, 0.0));
+        assert_eq!(rsqrt((f32::INFINITY, 0.0)), (0.0, 0.0));
+        assert!(rsqrt((f32::NAN, 0.0)).0.is_nan() && rsqrt((-1f32, 0.0)).0.is_nan());
     }
 }

@@ -292,7 +292,7 @@ where
         let skip = !live(self.extent, self.row, r);
         // SAFETY: within the present slot, which `next` has waited for.
         let words = unsafe { shared::load_unless(skip, stats + 16 * r as u32) };
-        let [mean, mean_lo, rstd, pad] = words.map(f32::from_bits);
-        RowStats { mean, mean_lo, rstd, pad }
+        let [mean, mean_lo, rstd, rstd_lo] = words.map(f32::from_bits);
+        RowStats { mean, mean_lo, rstd, rstd_lo }
     }
 }

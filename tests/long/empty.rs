@@ -39,8 +39,8 @@ fn used<E: Dtype>(device: &Device, rows: usize) -> Result<Statistics<E>, ferrono
 fn assert_zero<E: Dtype>(what: &str, statistics: &Statistics<E>, rows: usize) -> Outcome {
     let found = statistics.to_vec()?;
     assert_eq!(found.len(), rows, "{what}: statistics");
-    for (row, RowStats { mean, mean_lo, rstd, pad }) in found.into_iter().enumerate() {
-        let found: [f64; 4] = [mean, mean_lo, rstd, pad].map(Into::into);
+    for (row, RowStats { mean, mean_lo, rstd, rstd_lo }) in found.into_iter().enumerate() {
+        let found: [f64; 4] = [mean, mean_lo, rstd, rstd_lo].map(Into::into);
         assert_eq!(found, [0.0; 4], "{what}: statistics of row {row}");
     }
     Ok(())
