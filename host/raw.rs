@@ -10,6 +10,10 @@
 //! words must be 0 before the first launch; stage 2 leaves them at 0, so a pair of launches leaves
 //! them ready for the next, also in a replayed CUDA graph. Where a stage 1 was launched without its
 //! stage 2, clear them. Launches that run at the same time need scratch of their own.
+//!
+//! Rows that are not whole, aligned packs are read in whole granules of 16 bytes, on 16-byte
+//! boundaries: with those up to 14 bytes before and behind a matrix that share a granule with it. They
+//! make no difference, and nothing but the matrix is written. (CUDA allocates in larger granules.)
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -23,7 +27,7 @@ use cust::sys::{
 use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs, LimitArgs};
 
 use crate::driver::{self, CUlaunchAttribute, CUlaunchConfig, check, cuLaunchKernelEx};
-use crate::plan::{Backward, DeviceInfo, Feed, Forward, Instance, Kernel, Launch, instances};
+use crate::plan::{Backward, DeviceInfo, Forward, Instance, Kernel, Launch, instances};
 use crate::ptx::{self, Ptx};
 use crate::{Error, Result};
 
@@ -286,7 +290,7 @@ fn find(module: CUmodule, instance: Instance, block_shared_memory: u32) -> Resul
     // SAFETY: the module is loaded, the name ends in 0.
     check(unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) })
         .map_err(Error::driver("cuModuleGetFunction"))?;
-    if instance.feed == Feed::Ring {
+    if instance.feed.is_ring() {
         let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // What a block has beside its static scratch.
         let most = block_shared_memory as i32 - 1024;

@@ -34,7 +34,7 @@ use crate::element::{Element, Lanes, Pack, Params};
 use crate::feed::live;
 use crate::forward::weights;
 use crate::mean::Count;
-use crate::memory::{self, valid_lanes};
+use crate::memory::{self, none_to_store, valid_lanes};
 use crate::moments::Hat;
 use crate::real::Real;
 use crate::{Block, Feed, lock};
@@ -249,7 +249,7 @@ impl<E: Element, const V: usize> Gradient<E, V> {
         let columns = args.extent.columns;
         for v in 0..V {
             let pack = pack(v);
-            if valid_lanes::<E>(columns, pack) == 0 {
+            if none_to_store::<E>(whole, columns, pack) {
                 continue;
             }
             let w = weights::<E>(w(pack), terms.weight_offset);
@@ -308,7 +308,7 @@ unsafe fn add<E: Element>(
         // No columns, no access.
         let columns = if add.ptr.is_null() { 0 } else { args.extent.columns };
         // SAFETY: the caller's promise.
-        let add = E::unpack(unsafe { memory::load(whole, add.row::<E>(row), columns, pack) });
+        let add = E::unpack(unsafe { memory::gather(whole, add.row::<E>(row), columns, pack) });
         for l in 0..E::LANES {
             dx[l] += add[l];
         }

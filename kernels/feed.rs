@@ -7,8 +7,8 @@
 //!   feed of the CPU, and comes in two kinds: for rows of whole packs that start on 16-byte
 //!   boundaries, and for any rows.
 //! - `Ring` (sm_90, `arch/ring.rs`) has the copy engine bring tiles into shared memory ahead of
-//!   time, several at once, and costs no registers for it. Rows must be whole, aligned packs, and
-//!   the work plain ([`Feed::PLAIN_ONLY`]).
+//!   time, several at once, and costs no registers for it. It comes in the same two kinds; the work
+//!   must be plain ([`Feed::PLAIN_ONLY`]).
 //!
 //! The values are the same, so the results are too.
 
@@ -95,21 +95,34 @@ impl RingLayout {
     /// Offset of the first vector: before it is room for 16 mbarriers.
     pub const VECTORS: u32 = 128;
 
-    /// For tiles of R rows of `row_bytes`, and vectors of `vector_bytes`.
+    /// For tiles of R rows, one each `pitch` bytes, and vectors of `vector_bytes`.
     #[inline(always)]
     pub const fn new(
         matrices: usize,
         vectors: usize,
         stats: bool,
         rows_per_tile: usize,
-        row_bytes: u32,
+        pitch: u32,
         vector_bytes: u32,
     ) -> Self {
         let stats_bytes = if stats { 16 } else { 0 };
         RingLayout {
             slots: Self::VECTORS + vectors as u32 * vector_bytes,
-            slot_bytes: rows_per_tile as u32 * (matrices as u32 * row_bytes + stats_bytes),
+            slot_bytes: rows_per_tile as u32 * (matrices as u32 * pitch + stats_bytes),
         }
+    }
+
+    /// Bytes from one row of `row_bytes` in a slot to the next. Rows that are not whole, aligned packs
+    /// may lie in one 16-byte granule more than they have packs.
+    #[inline(always)]
+    pub const fn pitch(whole: bool, row_bytes: u32) -> u32 {
+        if whole { row_bytes } else { row_bytes.next_multiple_of(16) + 16 }
+    }
+
+    /// Bytes of a vector of P beside rows of `row_bytes`, in whole packs.
+    #[inline(always)]
+    pub const fn vector_bytes(row_bytes: u32, packs: usize) -> u32 {
+        row_bytes.next_multiple_of(16) * packs as u32
     }
 }
 
@@ -217,7 +230,8 @@ pub unsafe fn params<E: Element, P: Params<E>>(
     let mut packs = [Pack::default(); 2];
     for i in 0..P::PACKS {
         // SAFETY: the caller's promise.
-        packs[i] = unsafe { memory::load::<P>(whole, vector.cast(), columns, pack * P::PACKS + i) };
+        packs[i] =
+            unsafe { memory::gather::<P>(whole, vector.cast(), columns, pack * P::PACKS + i) };
     }
     P::widen(packs)
 }

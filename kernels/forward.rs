@@ -39,7 +39,7 @@ use crate::arch::{self, Number};
 use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
 use crate::feed::live;
-use crate::memory::{self, valid_lanes};
+use crate::memory::{self, none_to_store, valid_lanes};
 use crate::moments::{Hat, Moments};
 use crate::real::Real;
 use crate::{Block, Feed};
@@ -104,7 +104,13 @@ where
             let mut sums = [[E::Real::ZERO; 2]; R];
             for r in 0..R {
                 for v in 0..V {
-                    x[r][v] = feed.pack_or_zero(0, r, pack(v));
+                    // Here too a branch per pack, where one is loaded in two parts.
+                    let branch = V == 8 && !F::WHOLE_PACKS && !F::PLAIN_ONLY;
+                    x[r][v] = if branch && none_to_store::<E>(false, extent.columns, pack(v)) {
+                        Pack::default()
+                    } else {
+                        feed.pack_or_zero(0, r, pack(v))
+                    };
                 }
                 if !plain && live(r) {
                     // SAFETY: row first + r is live; each thread stores its own packs.
@@ -140,7 +146,10 @@ where
                     let pack = v * threads + thread;
                     // A branch per pack keeps ptxas from loading w and b of all at once, for which
                     // there are no registers.
-                    if !F::PLAIN_ONLY && V == 8 && valid(pack) == 0 {
+                    if !F::PLAIN_ONLY
+                        && V == 8
+                        && none_to_store::<E>(F::WHOLE_PACKS, extent.columns, pack)
+                    {
                         continue;
                     }
                     let (w, b) = (feed.vector(0, pack), feed.vector(1, pack));

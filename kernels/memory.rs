@@ -2,15 +2,29 @@
 
 use crate::arch;
 use crate::args::RowStats;
+use crate::block::WARP;
 use crate::element::{Element, Lanes, Pack};
 use crate::real::Real;
 
-/// Lanes of `E` that lie in pack `pack` of a row (or a piece of one) of `columns`, which a block
-/// holds: 0, some, or all of them. In 32 bits, as all that a block holds can be counted.
+/// Elements of a row (or a piece of one) of `columns`, which a block holds, from pack `pack` on. In
+/// 32 bits, as all that a block holds can be counted.
+#[inline(always)]
+fn rest<E: Element>(columns: usize, pack: usize) -> u32 {
+    (columns as u32).saturating_sub(pack as u32 * E::LANES as u32)
+}
+
+/// Lanes of `E` that lie in pack `pack` of a row of `columns`: 0, some, or all of them.
 #[inline(always)]
 pub fn valid_lanes<E: Element>(columns: usize, pack: usize) -> usize {
-    let lanes = E::LANES as u32;
-    (columns as u32).saturating_sub(pack as u32 * lanes).min(lanes) as usize
+    rest::<E>(columns, pack).min(E::LANES as u32) as usize
+}
+
+/// Whether a thread may pass over pack `pack`, which it would else [`store`]: there is no such pack,
+/// or where rows are not `whole`, the warp has none.
+#[inline(always)]
+pub fn none_to_store<E: Element>(whole: bool, columns: usize, pack: usize) -> bool {
+    let first = if whole { pack } else { pack / WARP * WARP };
+    rest::<E>(columns, first) == 0
 }
 
 /// Pack `pack` of the row at `row`, which nothing but this thread's own store of it overwrites
@@ -21,10 +35,30 @@ pub fn valid_lanes<E: Element>(columns: usize, pack: usize) -> usize {
 /// The row must be readable over `columns`; whole packs and 16-byte aligned if whole.
 #[inline(always)]
 pub unsafe fn load<E: Element>(whole: bool, row: *const E, columns: usize, pack: usize) -> Pack {
-    let valid = valid_lanes::<E>(columns, pack);
-    // SAFETY: only valid lanes are read.
+    let rest = rest::<E>(columns, pack);
+    // SAFETY: only lanes within the row are read.
     unsafe {
         let at = row.add(pack * E::LANES);
+        if whole {
+            arch::load_pack_unless(rest == 0, at.cast())
+        } else {
+            arch::load_any(at, pack > 0, rest)
+        }
+    }
+}
+
+/// As [`load`], but element by element where rows are not whole and the pack does not start on a
+/// 16-byte boundary: slower, with fewer registers. For vectors, whose few packs are in the cache.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn gather<P: Element>(whole: bool, row: *const P, columns: usize, pack: usize) -> Pack {
+    let valid = valid_lanes::<P>(columns, pack);
+    // SAFETY: only lanes within the row are read.
+    unsafe {
+        let at = row.add(pack * P::LANES);
         if whole { arch::load_pack_unless(valid == 0, at.cast()) } else { arch::gather(at, valid) }
     }
 }
@@ -34,7 +68,8 @@ pub unsafe fn load<E: Element>(whole: bool, row: *const E, columns: usize, pack:
 /// # Safety
 ///
 /// The row must be writable over `columns`, this pack by this thread alone; whole packs and
-/// 16-byte aligned if whole.
+/// 16-byte aligned if whole. If not, all threads of the warp must come here, each with the pack after
+/// that of the thread before it.
 #[inline(always)]
 pub unsafe fn store<E: Element>(
     whole: bool,
@@ -43,14 +78,14 @@ pub unsafe fn store<E: Element>(
     pack: usize,
     value: Pack,
 ) {
-    let valid = valid_lanes::<E>(columns, pack);
-    // SAFETY: only valid lanes are written.
+    let rest = rest::<E>(columns, pack);
+    // SAFETY: only lanes within the row are written.
     unsafe {
         let at = row.add(pack * E::LANES);
         if whole {
-            arch::store_pack_unless(valid == 0, at.cast(), value);
+            arch::store_pack_unless(rest == 0, at.cast(), value);
         } else {
-            arch::scatter(at, value, valid);
+            arch::store_any(at, value, rest);
         }
     }
 }

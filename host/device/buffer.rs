@@ -19,14 +19,16 @@ pub(crate) struct Buffer<T> {
 
 enum Memory<T> {
     Cpu(Vec<T>),
-    /// At least one byte, so that the driver has something to give.
+    /// At least 16 bytes, so that the driver has something to give.
     Gpu(ManuallyDrop<DeviceBuffer<u8>>),
 }
 
 impl<T: Copy + Default> Buffer<T> {
     /// Memory that the caller writes before it is read. (On the CPU it is zeroed all the same.)
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
+        // Whole granules: a kernel may read those that a row lies in.
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
+        let bytes = bytes.checked_next_multiple_of(16).unwrap_or(bytes);
         let memory = match &*device.0 {
             Backend::Cpu(_) => {
                 let mut data = Vec::new();

@@ -41,13 +41,14 @@ pub(super) fn over_rows(
     let ring = ring(device, work, options, kernel, team);
     let (feed, rows, depth, shared_memory, per_multiprocessor) = match ring {
         Some(Ring { rows, depth, shared_memory, blocks }) => {
-            (Feed::Ring, rows, depth, shared_memory, blocks)
+            let feed = if work.aligned { Feed::Ring } else { Feed::Shifted };
+            (feed, rows, depth, shared_memory, blocks)
         }
         None => {
             // The CPU takes a GPU's tiles, to sum dw and db in its order.
-            let whole = work.aligned && work.storage.x != DataType::F64;
-            let several = options.tile == Tile::Several && device.direct_tiles && whole;
+            let several = options.tile == Tile::Several && device.direct_tiles && has_ring(work);
             let rows = if several { tile_rows(kernel, team) } else { 1 };
+            let whole = work.aligned && work.storage.x != DataType::F64;
             let feed = if whole { Feed::Direct } else { Feed::Any };
             (feed, rows, 0, 0, direct_blocks(kernel, team))
         }
@@ -110,6 +111,12 @@ fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u
     (256u32.div_ceil(threads).max(if long { many } else { 1 }).min(8), 3)
 }
 
+/// Whether there are kernels with a ring for work of this kind, if it is plain.
+fn has_ring(work: Work) -> bool {
+    let Storage { x, params } = work.storage;
+    x != DataType::F64 && (work.aligned || x == params)
+}
+
 struct Ring {
     rows: usize,
     depth: u32,
@@ -138,14 +145,15 @@ fn ring(
         Tile::Several => false,
     };
     let Storage { x, params } = work.storage;
-    if !device.ring || !work.aligned || !work.plain || single || x == DataType::F64 {
+    if !device.ring || !work.plain || single || !has_ring(work) {
         return None;
     }
     let row = (work.columns * x.size()) as u32;
-    let vector = (work.columns * params.size()) as u32;
+    let pitch = RingLayout::pitch(work.aligned, row);
+    let vector = RingLayout::vector_bytes(row, params.size() / x.size());
     let layout = match kernel {
-        Kernel::Forward => RingLayout::new(1, 2, false, rows, row, vector),
-        _ => RingLayout::new(2, 1, true, rows, row, vector),
+        Kernel::Forward => RingLayout::new(1, 2, false, rows, pitch, vector),
+        _ => RingLayout::new(2, 1, true, rows, pitch, vector),
     };
     let (most, max_depth) = ring_blocks(device, work, kernel, team);
     (1..=most).rev().find_map(|blocks| {

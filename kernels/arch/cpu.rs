@@ -310,6 +310,29 @@ pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
     if skip { Pack::default() } else { unsafe { *ptr } }
 }
 
+/// Loads a pack of a row of which `rest` elements are left, from `ptr` on; lanes past its end are
+/// zero.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T, and the row readable.
+#[inline(always)]
+pub unsafe fn load_any<T>(ptr: *const T, _inner: bool, rest: u32) -> Pack {
+    // SAFETY: the caller's promise.
+    unsafe { gather(ptr, (rest as usize).min(size_of::<Pack>() / size_of::<T>())) }
+}
+
+/// Stores a pack of a row of which `rest` elements are left, from `ptr` on.
+///
+/// # Safety
+///
+/// `ptr` must be aligned for T, and the row writable, by nothing else.
+#[inline(always)]
+pub unsafe fn store_any<T>(ptr: *mut T, pack: Pack, rest: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { scatter(ptr, pack, (rest as usize).min(size_of::<Pack>() / size_of::<T>())) }
+}
+
 /// Loads the first `valid` elements of a pack; the rest is zero.
 ///
 /// # Safety

@@ -8,6 +8,8 @@ mod number;
 mod nvptx;
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
 mod ring;
+#[cfg(target_arch = "nvptx64")]
+mod unaligned;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use cpu::*;
@@ -17,3 +19,5 @@ pub use number::*;
 pub use nvptx::*;
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_90"))]
 pub use ring::Ring;
+#[cfg(target_arch = "nvptx64")]
+pub use unaligned::*;

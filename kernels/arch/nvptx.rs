@@ -275,23 +275,6 @@ pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
     Pack(unsafe { mem::load_nc_unless(skip, ptr.cast()) })
 }
 
-/// Loads the first `valid` elements of a pack that the launch does not write; the rest is zero.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T, of 2, 4 or 8 bytes, and readable for `valid` elements.
-#[inline(always)]
-pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
-    // SAFETY: the caller's promise.
-    Pack(unsafe {
-        match size_of::<T>() {
-            2 => mem::gather_nc_u16(ptr.cast(), valid as u32),
-            4 => mem::gather_nc_u32(ptr.cast(), valid as u32),
-            _ => mem::gather_nc_u64(ptr.cast(), valid as u32),
-        }
-    })
-}
-
 /// Stores a pack, or nothing if `skip`.
 ///
 /// # Safety
@@ -301,24 +284,6 @@ pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
 pub unsafe fn store_pack_unless(skip: bool, ptr: *mut Pack, pack: Pack) {
     // SAFETY: the caller's promise.
     unsafe { mem::store_unless(skip, ptr.cast(), pack.0) }
-}
-
-/// Stores the first `valid` elements of a pack.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T, of 2, 4 or 8 bytes, and writable for `valid` elements by this thread
-/// alone.
-#[inline(always)]
-pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match size_of::<T>() {
-            2 => mem::scatter_u16(ptr.cast(), pack.0, valid as u32),
-            4 => mem::scatter_u32(ptr.cast(), pack.0, valid as u32),
-            _ => mem::scatter_u64(ptr.cast(), pack.0, valid as u32),
-        }
-    }
 }
 
 /// Loads 16 bytes that other blocks may have written, or gives zeros and does not touch memory if

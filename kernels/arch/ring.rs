@@ -11,6 +11,7 @@
 use core::ffi::c_void;
 use core::marker::PhantomData;
 
+use cuda_std::shift::shift;
 use cuda_std::{bulk, shared, thread};
 
 use super::nvptx::GpuBlock;
@@ -19,12 +20,14 @@ use crate::block::WARP;
 use crate::element::Lanes;
 use crate::feed::{RingLayout, live};
 use crate::lock::Gate;
-use crate::{Block, Element, Feed, Pack, Params, Real};
+use crate::{Block, Element, Feed, Pack, Params, Real, memory};
 
 cuda_std::dynamic_shared!(dynamic, "ferronorm_ring");
 
-/// Tiles in shared memory, filled ahead of the block by the copy engine.
-pub struct Ring<E, P, const T: usize, const C: usize> {
+/// Tiles in shared memory, filled ahead of the block by the copy engine. WHOLE is
+/// [`Feed::WHOLE_PACKS`]; without it, a row comes with all 16-byte granules that it lies in, and each
+/// pack is shifted out of two of them.
+pub struct Ring<E, P, const T: usize, const C: usize, const WHOLE: bool> {
     extent: Extent,
     rows_per_tile: usize,
     matrices: [Rows; T],
@@ -43,7 +46,9 @@ pub struct Ring<E, P, const T: usize, const C: usize> {
     types: PhantomData<(E, P)>,
 }
 
-impl<E: Element, P: Params<E>, const T: usize, const C: usize> Ring<E, P, T, C> {
+impl<E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool>
+    Ring<E, P, T, C, WHOLE>
+{
     /// Slots that are in use when `recycle` is called, and cannot be filled: one, but where the
     /// tile is held in registers.
     const LAG: u32 = if T == 1 { 0 } else { 1 };
@@ -74,70 +79,101 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize> Ring<E, P, T, C> 
         if thread % WARP as u32 != 0 || first >= self.extent.rows {
             return;
         }
-        let live = (self.extent.rows - first).min(self.rows_per_tile) as u32;
+        let live = (self.extent.rows - first).min(self.rows_per_tile);
         let slot = self.slot + tiles;
         let slot = if slot < self.extent.depth { slot } else { slot - self.extent.depth };
         let (barrier, tile) = (self.barrier(slot), self.slots + slot * self.slot_bytes);
         let rows = self.rows_per_tile as u32;
         // SAFETY: the slot is free: it is new, or `recycle` says so. Sources are readable by the
-        // promise of `open`, and aligned, as are sizes, since rows are whole packs.
+        // promise of `open` (with the rest of a granule that a row ends in), and aligned, as are
+        // sizes: rows are whole packs, or made whole.
         unsafe {
             if warp == 0 {
-                let stats_bytes = if self.stats.is_null() { 0 } else { 16 * live };
-                bulk::arrive_expect(barrier, T as u32 * live * self.row_bytes + stats_bytes);
+                let mut expected = T as u32 * live as u32 * self.row_bytes;
+                if !WHOLE {
+                    expected = 0;
+                    for matrix in 0..T {
+                        for r in 0..live {
+                            expected += self.granules(matrix, first + r).1;
+                        }
+                    }
+                }
+                let stats_bytes = if self.stats.is_null() { 0 } else { 16 * live as u32 };
+                bulk::arrive_expect(barrier, expected + stats_bytes);
                 if stats_bytes != 0 {
                     let stats = self.stats.cast::<Pack>().add(first).cast();
-                    bulk::copy(
-                        tile + T as u32 * rows * self.row_bytes,
-                        stats,
-                        stats_bytes,
-                        barrier,
-                    );
+                    bulk::copy(tile + T as u32 * rows * self.pitch(), stats, stats_bytes, barrier);
                 }
             }
             let mut next = warp;
             while next < T as u32 * rows {
-                let (matrix, r) = (next / rows, next % rows);
+                let (matrix, r) = (next / rows, (next % rows) as usize);
                 if r < live {
-                    let source = self.matrices[if T == 2 && matrix == 1 { 1 } else { 0 }];
-                    let row = source.row::<E>(first + r as usize).cast();
-                    bulk::copy(tile + next * self.row_bytes, row, self.row_bytes, barrier);
+                    let matrix = if T == 2 && matrix == 1 { 1 } else { 0 };
+                    let (source, bytes) = self.granules(matrix, first + r);
+                    bulk::copy(tile + next * self.pitch(), source, bytes, barrier);
                 }
                 next += thread::block_dim_x() / WARP as u32;
             }
         }
     }
 
+    /// The granules of row `row` of a matrix: where they start, and their size.
+    #[inline(always)]
+    fn granules(&self, matrix: usize, row: usize) -> (*const u8, u32) {
+        // SAFETY: `open`'s caller said that the row exists.
+        let start = unsafe { self.matrices[matrix].row::<E>(row) }.cast::<u8>();
+        if WHOLE {
+            return (start, self.row_bytes);
+        }
+        let before = start.addr() % 16;
+        (start.wrapping_sub(before), (before as u32 + self.row_bytes).next_multiple_of(16))
+    }
+
+    /// Bytes from one row in a slot to the next.
+    #[inline(always)]
+    fn pitch(&self) -> u32 {
+        RingLayout::pitch(WHOLE, self.row_bytes)
+    }
+
     /// Where row `r` of the present tile lies.
     #[inline(always)]
     fn row_at(&self, matrix: usize, r: usize) -> u32 {
         let row = (matrix * self.rows_per_tile + r) as u32;
-        self.slots + self.slot * self.slot_bytes + row * self.row_bytes
+        self.slots + self.slot * self.slot_bytes + row * self.pitch()
     }
 
     /// Where vector `i` lies, and its size.
     #[inline(always)]
     fn vector_at(&self, i: usize) -> (u32, u32) {
-        let bytes = P::PACKS as u32 * self.row_bytes;
+        let bytes = RingLayout::vector_bytes(self.row_bytes, P::PACKS);
         (self.vectors + i as u32 * bytes, bytes)
     }
 
-    /// All threads fill absent vectors: with 1 an absent weight, with 0 an absent bias.
+    /// All threads fill absent vectors: with 1 an absent weight, with 0 an absent bias. If vectors
+    /// are not whole packs, the others too.
     #[inline(always)]
-    fn fill_absent(&self, vectors: [*const c_void; C]) {
+    fn fill(&self, vectors: [*const c_void; C]) {
         for i in 0..C {
-            if vectors[i].is_null() {
-                let mut lanes = P::Lanes::ZERO;
-                for l in 0..P::LANES {
-                    lanes[l] = if i == 0 { E::Real::ONE } else { E::Real::ZERO };
+            if WHOLE && !vectors[i].is_null() {
+                continue;
+            }
+            let mut lanes = P::Lanes::ZERO;
+            for l in 0..P::LANES {
+                lanes[l] = if i == 0 { E::Real::ONE } else { E::Real::ZERO };
+            }
+            let (vector, bytes) = self.vector_at(i);
+            let mut pack = thread::thread_idx_x();
+            while 16 * pack < bytes {
+                let mut value = P::pack(lanes);
+                if !WHOLE && !vectors[i].is_null() {
+                    let (vector, columns) = (vectors[i].cast::<P>(), self.extent.columns);
+                    // SAFETY: the vector is readable, `open`'s caller said.
+                    value = unsafe { memory::gather(false, vector, columns, pack as usize) };
                 }
-                let (vector, bytes) = self.vector_at(i);
-                let mut at = 16 * thread::thread_idx_x();
-                while at < bytes {
-                    // SAFETY: within the vector; nobody uses it before the barrier.
-                    unsafe { shared::store(vector + at, P::pack(lanes).0) };
-                    at += 16 * thread::block_dim_x();
-                }
+                // SAFETY: within the vector; nobody uses it before the barrier.
+                unsafe { shared::store(vector + 16 * pack, value.0) };
+                pack += thread::block_dim_x();
             }
         }
     }
@@ -163,17 +199,51 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize> Ring<E, P, T, C> 
     /// Waits for the vectors.
     #[inline(always)]
     fn wait_for_vectors(&self) {
-        // SAFETY: initialised by `open`, which has asked for them.
-        unsafe { bulk::wait(dynamic(), 0) };
+        if WHOLE {
+            // SAFETY: initialised by `open`, which has asked for them.
+            unsafe { bulk::wait(dynamic(), 0) };
+        }
+    }
+
+    /// Pack `pack` of the row in the present slot at `row`, of which two granules have it.
+    ///
+    /// # Safety
+    ///
+    /// The row must be row `r` of the tile.
+    #[inline(always)]
+    unsafe fn shifted(&self, matrix: usize, r: usize, pack: usize) -> Pack {
+        let (row, at) = (self.row_at(matrix, r), 16 * pack as u32);
+        let left = if live(self.extent, self.row, r) { self.row_bytes } else { 0 };
+        let left = left.saturating_sub(at);
+        // Of the address alone.
+        let source = self.matrices[matrix];
+        let elements = (self.row + r) as u32 * source.stride as u32;
+        let bytes = (source.ptr.addr() as u32 + elements * size_of::<E>() as u32) % 16;
+        // SAFETY: within the slot, since a row's pitch has room for one granule more.
+        let (low, high) = unsafe {
+            let low = shared::load_unless(left == 0, row + at);
+            (low, shared::load_unless(left == 0, row + at + 16))
+        };
+        let words = shift::<E>(low, high, bytes);
+        if left >= 16 {
+            return Pack(words);
+        }
+        // What lies behind the row is not the row's.
+        Pack(core::array::from_fn(|i| match left.saturating_sub(4 * i as u32) {
+            0 => 0,
+            2 => words[i] & 0xFFFF,
+            _ => words[i],
+        }))
     }
 }
 
-impl<E, P, const T: usize, const C: usize> Feed<GpuBlock, E, P, T, C> for Ring<E, P, T, C>
+impl<E, P, const T: usize, const C: usize, const WHOLE: bool> Feed<GpuBlock, E, P, T, C>
+    for Ring<E, P, T, C, WHOLE>
 where
     E: Element<Real = f32>,
     P: Params<E>,
 {
-    const WHOLE_PACKS: bool = true;
+    const WHOLE_PACKS: bool = WHOLE;
     const PLAIN_ONLY: bool = true;
 
     #[inline(always)]
@@ -186,10 +256,10 @@ where
         stats: *const c_void,
     ) -> Self {
         let first = block.index() * rows_per_tile;
-        let row_bytes = (extent.columns / E::LANES) as u32 * 16;
-        let vector_bytes = P::PACKS as u32 * row_bytes;
-        let layout =
-            RingLayout::new(T, C, !stats.is_null(), rows_per_tile, row_bytes, vector_bytes);
+        let row_bytes = extent.columns as u32 * size_of::<E>() as u32;
+        let vector_bytes = RingLayout::vector_bytes(row_bytes, P::PACKS);
+        let pitch = RingLayout::pitch(WHOLE, row_bytes);
+        let layout = RingLayout::new(T, C, !stats.is_null(), rows_per_tile, pitch, vector_bytes);
         let ring = Ring {
             extent,
             rows_per_tile,
@@ -216,17 +286,23 @@ where
             }
             bulk::fence_init();
         });
-        ring.fill_absent(vectors);
+        if WHOLE {
+            ring.fill(vectors);
+        }
         // SAFETY: `open` is reached by the whole block.
         unsafe { thread::sync_threads() };
         // What is used first is asked for first.
-        if T > 1 {
+        if WHOLE && T > 1 {
             ring.ask_vectors(block, vectors);
         }
         for tiles in 1..=extent.depth - Self::LAG {
             ring.ask(block, tiles);
         }
-        if T > 1 {
+        if !WHOLE {
+            ring.fill(vectors);
+            // SAFETY: as above.
+            unsafe { thread::sync_threads() };
+        } else if T > 1 {
             ring.wait_for_vectors();
         } else {
             ring.ask_vectors(block, vectors);
@@ -262,11 +338,21 @@ where
     #[inline(always)]
     unsafe fn pack(&self, matrix: usize, r: usize, pack: usize) -> Pack {
         // SAFETY: within the present slot, which `next` has waited for.
-        Pack(unsafe { shared::load(self.row_at(matrix, r) + 16 * pack as u32) })
+        unsafe {
+            if WHOLE {
+                Pack(shared::load(self.row_at(matrix, r) + 16 * pack as u32))
+            } else {
+                self.shifted(matrix, r, pack)
+            }
+        }
     }
 
     #[inline(always)]
     fn pack_or_zero(&self, matrix: usize, r: usize, pack: usize) -> Pack {
+        if !WHOLE {
+            // SAFETY: as above.
+            return unsafe { self.shifted(matrix, r, pack) };
+        }
         let at = 16 * pack as u32;
         let end = if live(self.extent, self.row, r) { self.row_bytes } else { 0 };
         // SAFETY: as above.
@@ -288,7 +374,7 @@ where
     #[inline(always)]
     unsafe fn stats(&self, r: usize) -> RowStats<f32> {
         let tile = self.slots + self.slot * self.slot_bytes;
-        let stats = tile + (T * self.rows_per_tile) as u32 * self.row_bytes;
+        let stats = tile + (T * self.rows_per_tile) as u32 * self.pitch();
         let skip = !live(self.extent, self.row, r);
         // SAFETY: within the present slot, which `next` has waited for.
         let words = unsafe { shared::load_unless(skip, stats + 16 * r as u32) };

@@ -154,8 +154,17 @@ pub enum Feed {
     Direct,
     /// From global memory, at any alignment.
     Any,
-    /// Through a ring of tiles in shared memory.
+    /// Through a ring of tiles in shared memory, whole aligned packs.
     Ring,
+    /// Through a ring of tiles in shared memory, at any alignment.
+    Shifted,
+}
+
+impl Feed {
+    /// Whether it is a ring.
+    pub const fn is_ring(self) -> bool {
+        matches!(self, Feed::Ring | Feed::Shifted)
+    }
 }
 
 /// A compiled kernel.
@@ -204,6 +213,7 @@ impl fmt::Display for Instance {
             (_, Feed::Direct) => write!(f, "_v{packs}"),
             (_, Feed::Any) => write!(f, "_v{packs}_any"),
             (_, Feed::Ring) => write!(f, "_v{packs}r{rows}_ring"),
+            (_, Feed::Shifted) => write!(f, "_v{packs}r{rows}_shifted"),
         }
     }
 }
@@ -244,12 +254,15 @@ pub const fn ring_rows(kernel: Kernel, packs: usize) -> &'static [usize] {
     }
 }
 
-/// The feeds that there are for rows of `dtype`; f64 is for exactness, and has one.
-fn feeds(dtype: DataType, ring: bool) -> &'static [Feed] {
-    match (dtype, ring) {
+/// The feeds that there are; f64 is for exactness, and has one. What is rare, rows of 16 bits beside
+/// f32 weights that are not whole packs, does without a ring of its own.
+fn feeds(storage: Storage, ring: bool) -> &'static [Feed] {
+    let Storage { x, params } = storage;
+    match (x, ring) {
         (DataType::F64, _) => &[Feed::Any],
         (_, false) => &[Feed::Direct, Feed::Any],
-        (_, true) => &[Feed::Direct, Feed::Any, Feed::Ring],
+        _ if x == params => &[Feed::Direct, Feed::Any, Feed::Ring, Feed::Shifted],
+        _ => &[Feed::Direct, Feed::Any, Feed::Ring],
     }
 }
 
@@ -259,8 +272,8 @@ pub fn instances(ring: bool) -> Vec<Instance> {
     for storage in Storage::ALL {
         for kernel in [Kernel::Forward, Kernel::BackwardRows] {
             for &packs in packs(kernel, storage.x) {
-                for &feed in feeds(storage.x, ring) {
-                    let rows = if feed == Feed::Ring { ring_rows(kernel, packs) } else { &[1] };
+                for &feed in feeds(storage, ring) {
+                    let rows = if feed.is_ring() { ring_rows(kernel, packs) } else { &[1] };
                     for &rows in rows {
                         all.push(Instance { kernel, storage, packs, rows, feed });
                     }

@@ -1,7 +1,8 @@
 //! The PTX entry points.
 //!
-//! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment, and
-//! `.._v<V>r<R>_ring` reads tiles of R rows through the ring; `f16w32` has f32 weights. `threads x
+//! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment;
+//! `.._v<V>r<R>_ring` reads tiles of R rows through the ring, and `.._shifted` does so at any
+//! alignment; `f16w32` has f32 weights. `threads x
 //! blocks` are the most threads of a block, and the blocks for which it leaves registers on a
 //! multiprocessor: forward wants 512 threads there, or 384 of 8 packs (see `host/plan/rows.rs`). With
 //! f32 weights beside it, a pack of 4 finds no room in 128 registers.
@@ -181,45 +182,70 @@ long! {
 mod rings {
     use super::*;
 
-    forward!(forward_f32_v1r4_ring, Ring<_, _, _, _>, f32, f32, 1, 4, 64 x 8);
-    forward!(forward_f32_v4r2_ring, Ring<_, _, _, _>, f32, f32, 4, 2, 128 x 4);
-    forward!(forward_f32_v8r1_ring, Ring<_, _, _, _>, f32, f32, 8, 1, 512 x 1);
-    backward!(backward_rows_f32_v1r4_ring, Ring<_, _, _, _>, f32, f32, 1, 4, 256);
-    backward!(backward_rows_f32_v2r1_ring, Ring<_, _, _, _>, f32, f32, 2, 1, 512);
-    backward!(backward_rows_f32_v2r2_ring, Ring<_, _, _, _>, f32, f32, 2, 2, 512);
-    backward!(backward_rows_f32_v4r1_ring, Ring<_, _, _, _>, f32, f32, 4, 1, 512);
-    backward!(backward_rows_f32_v8r1_ring, Ring<_, _, _, _>, f32, f32, 8, 1, 384);
-    backward!(backward_rows_f32_v16r1_ring, Ring<_, _, _, _>, f32, f32, 16, 1, 256);
-    forward!(forward_f16_v1r4_ring, Ring<_, _, _, _>, f16, f16, 1, 4, 64 x 8);
-    forward!(forward_f16_v4r2_ring, Ring<_, _, _, _>, f16, f16, 4, 2, 128 x 4);
-    forward!(forward_f16_v8r1_ring, Ring<_, _, _, _>, f16, f16, 8, 1, 256 x 1);
-    backward!(backward_rows_f16_v1r4_ring, Ring<_, _, _, _>, f16, f16, 1, 4, 256);
-    backward!(backward_rows_f16_v2r1_ring, Ring<_, _, _, _>, f16, f16, 2, 1, 512);
-    backward!(backward_rows_f16_v2r2_ring, Ring<_, _, _, _>, f16, f16, 2, 2, 512);
-    backward!(backward_rows_f16_v4r1_ring, Ring<_, _, _, _>, f16, f16, 4, 1, 384);
-    backward!(backward_rows_f16_v8r1_ring, Ring<_, _, _, _>, f16, f16, 8, 1, 256);
-    forward!(forward_f16w32_v1r4_ring, Ring<_, _, _, _>, f16, f32, 1, 4, 64 x 8);
-    forward!(forward_f16w32_v4r2_ring, Ring<_, _, _, _>, f16, f32, 4, 2, 128 x 3);
-    forward!(forward_f16w32_v8r1_ring, Ring<_, _, _, _>, f16, f32, 8, 1, 256 x 1);
-    backward!(backward_rows_f16w32_v1r4_ring, Ring<_, _, _, _>, f16, f32, 1, 4, 256);
-    backward!(backward_rows_f16w32_v2r1_ring, Ring<_, _, _, _>, f16, f32, 2, 1, 512);
-    backward!(backward_rows_f16w32_v2r2_ring, Ring<_, _, _, _>, f16, f32, 2, 2, 512);
-    backward!(backward_rows_f16w32_v4r1_ring, Ring<_, _, _, _>, f16, f32, 4, 1, 384);
-    backward!(backward_rows_f16w32_v8r1_ring, Ring<_, _, _, _>, f16, f32, 8, 1, 256);
-    forward!(forward_bf16_v1r4_ring, Ring<_, _, _, _>, bf16, bf16, 1, 4, 64 x 8);
-    forward!(forward_bf16_v4r2_ring, Ring<_, _, _, _>, bf16, bf16, 4, 2, 128 x 4);
-    forward!(forward_bf16_v8r1_ring, Ring<_, _, _, _>, bf16, bf16, 8, 1, 256 x 1);
-    backward!(backward_rows_bf16_v1r4_ring, Ring<_, _, _, _>, bf16, bf16, 1, 4, 256);
-    backward!(backward_rows_bf16_v2r1_ring, Ring<_, _, _, _>, bf16, bf16, 2, 1, 512);
-    backward!(backward_rows_bf16_v2r2_ring, Ring<_, _, _, _>, bf16, bf16, 2, 2, 512);
-    backward!(backward_rows_bf16_v4r1_ring, Ring<_, _, _, _>, bf16, bf16, 4, 1, 384);
-    backward!(backward_rows_bf16_v8r1_ring, Ring<_, _, _, _>, bf16, bf16, 8, 1, 256);
-    forward!(forward_bf16w32_v1r4_ring, Ring<_, _, _, _>, bf16, f32, 1, 4, 64 x 8);
-    forward!(forward_bf16w32_v4r2_ring, Ring<_, _, _, _>, bf16, f32, 4, 2, 128 x 3);
-    forward!(forward_bf16w32_v8r1_ring, Ring<_, _, _, _>, bf16, f32, 8, 1, 256 x 1);
-    backward!(backward_rows_bf16w32_v1r4_ring, Ring<_, _, _, _>, bf16, f32, 1, 4, 256);
-    backward!(backward_rows_bf16w32_v2r1_ring, Ring<_, _, _, _>, bf16, f32, 2, 1, 512);
-    backward!(backward_rows_bf16w32_v2r2_ring, Ring<_, _, _, _>, bf16, f32, 2, 2, 512);
-    backward!(backward_rows_bf16w32_v4r1_ring, Ring<_, _, _, _>, bf16, f32, 4, 1, 384);
-    backward!(backward_rows_bf16w32_v8r1_ring, Ring<_, _, _, _>, bf16, f32, 8, 1, 256);
+    forward!(forward_f32_v1r4_ring, Ring<_, _, _, _, true>, f32, f32, 1, 4, 64 x 8);
+    forward!(forward_f32_v4r2_ring, Ring<_, _, _, _, true>, f32, f32, 4, 2, 128 x 4);
+    forward!(forward_f32_v8r1_ring, Ring<_, _, _, _, true>, f32, f32, 8, 1, 512 x 1);
+    backward!(backward_rows_f32_v1r4_ring, Ring<_, _, _, _, true>, f32, f32, 1, 4, 256);
+    backward!(backward_rows_f32_v2r1_ring, Ring<_, _, _, _, true>, f32, f32, 2, 1, 512);
+    backward!(backward_rows_f32_v2r2_ring, Ring<_, _, _, _, true>, f32, f32, 2, 2, 512);
+    backward!(backward_rows_f32_v4r1_ring, Ring<_, _, _, _, true>, f32, f32, 4, 1, 512);
+    backward!(backward_rows_f32_v8r1_ring, Ring<_, _, _, _, true>, f32, f32, 8, 1, 384);
+    backward!(backward_rows_f32_v16r1_ring, Ring<_, _, _, _, true>, f32, f32, 16, 1, 256);
+    forward!(forward_f16_v1r4_ring, Ring<_, _, _, _, true>, f16, f16, 1, 4, 64 x 8);
+    forward!(forward_f16_v4r2_ring, Ring<_, _, _, _, true>, f16, f16, 4, 2, 128 x 4);
+    forward!(forward_f16_v8r1_ring, Ring<_, _, _, _, true>, f16, f16, 8, 1, 256 x 1);
+    backward!(backward_rows_f16_v1r4_ring, Ring<_, _, _, _, true>, f16, f16, 1, 4, 256);
+    backward!(backward_rows_f16_v2r1_ring, Ring<_, _, _, _, true>, f16, f16, 2, 1, 512);
+    backward!(backward_rows_f16_v2r2_ring, Ring<_, _, _, _, true>, f16, f16, 2, 2, 512);
+    backward!(backward_rows_f16_v4r1_ring, Ring<_, _, _, _, true>, f16, f16, 4, 1, 384);
+    backward!(backward_rows_f16_v8r1_ring, Ring<_, _, _, _, true>, f16, f16, 8, 1, 256);
+    forward!(forward_f16w32_v1r4_ring, Ring<_, _, _, _, true>, f16, f32, 1, 4, 64 x 8);
+    forward!(forward_f16w32_v4r2_ring, Ring<_, _, _, _, true>, f16, f32, 4, 2, 128 x 3);
+    forward!(forward_f16w32_v8r1_ring, Ring<_, _, _, _, true>, f16, f32, 8, 1, 256 x 1);
+    backward!(backward_rows_f16w32_v1r4_ring, Ring<_, _, _, _, true>, f16, f32, 1, 4, 256);
+    backward!(backward_rows_f16w32_v2r1_ring, Ring<_, _, _, _, true>, f16, f32, 2, 1, 512);
+    backward!(backward_rows_f16w32_v2r2_ring, Ring<_, _, _, _, true>, f16, f32, 2, 2, 512);
+    backward!(backward_rows_f16w32_v4r1_ring, Ring<_, _, _, _, true>, f16, f32, 4, 1, 384);
+    backward!(backward_rows_f16w32_v8r1_ring, Ring<_, _, _, _, true>, f16, f32, 8, 1, 256);
+    forward!(forward_bf16_v1r4_ring, Ring<_, _, _, _, true>, bf16, bf16, 1, 4, 64 x 8);
+    forward!(forward_bf16_v4r2_ring, Ring<_, _, _, _, true>, bf16, bf16, 4, 2, 128 x 4);
+    forward!(forward_bf16_v8r1_ring, Ring<_, _, _, _, true>, bf16, bf16, 8, 1, 256 x 1);
+    backward!(backward_rows_bf16_v1r4_ring, Ring<_, _, _, _, true>, bf16, bf16, 1, 4, 256);
+    backward!(backward_rows_bf16_v2r1_ring, Ring<_, _, _, _, true>, bf16, bf16, 2, 1, 512);
+    backward!(backward_rows_bf16_v2r2_ring, Ring<_, _, _, _, true>, bf16, bf16, 2, 2, 512);
+    backward!(backward_rows_bf16_v4r1_ring, Ring<_, _, _, _, true>, bf16, bf16, 4, 1, 384);
+    backward!(backward_rows_bf16_v8r1_ring, Ring<_, _, _, _, true>, bf16, bf16, 8, 1, 256);
+    forward!(forward_bf16w32_v1r4_ring, Ring<_, _, _, _, true>, bf16, f32, 1, 4, 64 x 8);
+    forward!(forward_bf16w32_v4r2_ring, Ring<_, _, _, _, true>, bf16, f32, 4, 2, 128 x 3);
+    forward!(forward_bf16w32_v8r1_ring, Ring<_, _, _, _, true>, bf16, f32, 8, 1, 256 x 1);
+    backward!(backward_rows_bf16w32_v1r4_ring, Ring<_, _, _, _, true>, bf16, f32, 1, 4, 256);
+    backward!(backward_rows_bf16w32_v2r1_ring, Ring<_, _, _, _, true>, bf16, f32, 2, 1, 512);
+    backward!(backward_rows_bf16w32_v2r2_ring, Ring<_, _, _, _, true>, bf16, f32, 2, 2, 512);
+    backward!(backward_rows_bf16w32_v4r1_ring, Ring<_, _, _, _, true>, bf16, f32, 4, 1, 384);
+    backward!(backward_rows_bf16w32_v8r1_ring, Ring<_, _, _, _, true>, bf16, f32, 8, 1, 256);
+    forward!(forward_f32_v1r4_shifted, Ring<_, _, _, _, false>, f32, f32, 1, 4, 64 x 8);
+    forward!(forward_f32_v4r2_shifted, Ring<_, _, _, _, false>, f32, f32, 4, 2, 128 x 4);
+    forward!(forward_f32_v8r1_shifted, Ring<_, _, _, _, false>, f32, f32, 8, 1, 512 x 1);
+    backward!(backward_rows_f32_v1r4_shifted, Ring<_, _, _, _, false>, f32, f32, 1, 4, 256);
+    backward!(backward_rows_f32_v2r1_shifted, Ring<_, _, _, _, false>, f32, f32, 2, 1, 512);
+    backward!(backward_rows_f32_v2r2_shifted, Ring<_, _, _, _, false>, f32, f32, 2, 2, 512);
+    backward!(backward_rows_f32_v4r1_shifted, Ring<_, _, _, _, false>, f32, f32, 4, 1, 512);
+    backward!(backward_rows_f32_v8r1_shifted, Ring<_, _, _, _, false>, f32, f32, 8, 1, 384);
+    backward!(backward_rows_f32_v16r1_shifted, Ring<_, _, _, _, false>, f32, f32, 16, 1, 256);
+    forward!(forward_f16_v1r4_shifted, Ring<_, _, _, _, false>, f16, f16, 1, 4, 64 x 8);
+    forward!(forward_f16_v4r2_shifted, Ring<_, _, _, _, false>, f16, f16, 4, 2, 128 x 3);
+    forward!(forward_f16_v8r1_shifted, Ring<_, _, _, _, false>, f16, f16, 8, 1, 256 x 1);
+    backward!(backward_rows_f16_v1r4_shifted, Ring<_, _, _, _, false>, f16, f16, 1, 4, 256);
+    backward!(backward_rows_f16_v2r1_shifted, Ring<_, _, _, _, false>, f16, f16, 2, 1, 512);
+    backward!(backward_rows_f16_v2r2_shifted, Ring<_, _, _, _, false>, f16, f16, 2, 2, 512);
+    backward!(backward_rows_f16_v4r1_shifted, Ring<_, _, _, _, false>, f16, f16, 4, 1, 384);
+    backward!(backward_rows_f16_v8r1_shifted, Ring<_, _, _, _, false>, f16, f16, 8, 1, 256);
+    forward!(forward_bf16_v1r4_shifted, Ring<_, _, _, _, false>, bf16, bf16, 1, 4, 64 x 8);
+    forward!(forward_bf16_v4r2_shifted, Ring<_, _, _, _, false>, bf16, bf16, 4, 2, 128 x 3);
+    forward!(forward_bf16_v8r1_shifted, Ring<_, _, _, _, false>, bf16, bf16, 8, 1, 256 x 1);
+    backward!(backward_rows_bf16_v1r4_shifted, Ring<_, _, _, _, false>, bf16, bf16, 1, 4, 256);
+    backward!(backward_rows_bf16_v2r1_shifted, Ring<_, _, _, _, false>, bf16, bf16, 2, 1, 512);
+    backward!(backward_rows_bf16_v2r2_shifted, Ring<_, _, _, _, false>, bf16, bf16, 2, 2, 512);
+    backward!(backward_rows_bf16_v4r1_shifted, Ring<_, _, _, _, false>, bf16, bf16, 4, 1, 384);
+    backward!(backward_rows_bf16_v8r1_shifted, Ring<_, _, _, _, false>, bf16, bf16, 8, 1, 256);
 }

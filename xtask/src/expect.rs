@@ -31,7 +31,7 @@ pub struct Expect {
     pub suffix: &'static str,
     /// Barriers of the block.
     pub barriers: Count,
-    /// Warp shuffles.
+    /// Warp shuffles, without [`PASS`].
     pub shuffles: Count,
     /// Compare-and-swaps, each of which must be [`CAS`].
     pub cas: Count,
@@ -39,6 +39,8 @@ pub struct Expect {
     pub releases: Count,
     /// Where at least one load of 16 bytes must be from.
     pub wide_loads: Option<Wide>,
+    /// [`PASS`]es for each pack of a thread's tile.
+    pub passes: usize,
 }
 
 /// How an entry must read its tensors.
@@ -59,6 +61,7 @@ const NOTHING: Expect = Expect {
     cas: Exactly(0),
     releases: Exactly(0),
     wide_loads: None,
+    passes: 0,
 };
 
 /// The one compare-and-swap that may take a lock.
@@ -66,61 +69,70 @@ pub const CAS: &str = "atom.acquire.gpu.global.cas.b32";
 /// The store that releases it.
 pub const RELEASE: &str = "st.release.gpu.global";
 
-/// One row for each kind of entry, `<kernel>_<storage>_v<V>[r<R>_ring | _any]`,
+/// The shuffle by which a word goes to the lane before, in a store of rows of any alignment.
+pub const PASS: &str = "shfl.sync.down.b32";
+
+/// One row for each kind of entry, `<kernel>_<storage>_v<V>[_any | r<R>_ring | r<R>_shifted]`,
 /// `long_<step>_<storage>` or `limit_<storage>`.
 ///
 /// A sum of a block takes, for 1, 2, 4 or 8 values, 9, 11, 13 or 19 shuffles (the lanes share the
 /// values out, so that eight take little more than one) around one barrier; twice as many for f64.
 /// Forward has two sums of 2 values a row (the second for rows that are gone over again), and without
-/// a ring one more barrier, for the residual; stage 1 of backward has one sum. A ring has 1, 2 or 4 rows at a time, and one more
-/// barrier, before its first copy. The lock has two barriers. What takes rows of any alignment
-/// (`_any`, `long_`) reads by elements where it must. Stage 2 sums through shared memory, around one
-/// barrier, and then over four lanes.
-pub const TABLE: [Expect; 18] = [
+/// a ring one more barrier, for the residual; stage 1 of backward has one sum. A ring has 1, 2 or 4
+/// rows at a time, and one more barrier, before its first copy; if it shifts, one more, for the
+/// vectors. The lock has two barriers. What takes rows of any alignment (`_any`, `_shifted`, `long_`)
+/// passes each pack that it stores, 4 words, to the lane before (forward without a ring stores x +
+/// residual as well). Stage 2 sums through shared memory, around one barrier, and then over four
+/// lanes.
+pub const TABLE: [Expect; 20] = [
     Expect {
         prefix: "forward_",
-        suffix: "",
         barriers: Exactly(3),
         shuffles: Exactly(22),
-        cas: Exactly(0),
-        releases: Exactly(0),
         wide_loads: Some(Wide::Global),
+        ..NOTHING
     },
     Expect {
         prefix: "forward_",
         suffix: "_ring",
         barriers: Exactly(3),
         shuffles: OneOf(&[22, 26, 38]),
-        cas: Exactly(0),
-        releases: Exactly(0),
         wide_loads: Some(Wide::Ring),
+        ..NOTHING
+    },
+    Expect {
+        prefix: "forward_",
+        suffix: "_shifted",
+        barriers: Exactly(4),
+        shuffles: OneOf(&[22, 26, 38]),
+        wide_loads: Some(Wide::Ring),
+        passes: 4,
+        ..NOTHING
     },
     Expect {
         prefix: "forward_",
         suffix: "_any",
         barriers: Exactly(3),
         shuffles: Exactly(22),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
+        passes: 8,
+        ..NOTHING
     },
     Expect {
         prefix: "forward_f64_",
         suffix: "_any",
         barriers: Exactly(3),
         shuffles: Exactly(44),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
+        passes: 8,
+        ..NOTHING
     },
     Expect {
         prefix: "backward_rows_",
-        suffix: "",
         barriers: Exactly(3),
         shuffles: Exactly(11),
         cas: Exactly(1),
         releases: Exactly(1),
         wide_loads: Some(Wide::Global),
+        ..NOTHING
     },
     Expect {
         prefix: "backward_rows_",
@@ -130,6 +142,18 @@ pub const TABLE: [Expect; 18] = [
         cas: Exactly(1),
         releases: Exactly(1),
         wide_loads: Some(Wide::Ring),
+        ..NOTHING
+    },
+    Expect {
+        prefix: "backward_rows_",
+        suffix: "_shifted",
+        barriers: Exactly(5),
+        shuffles: OneOf(&[11, 13, 19]),
+        cas: Exactly(1),
+        releases: Exactly(1),
+        wide_loads: Some(Wide::Ring),
+        passes: 4,
+        ..NOTHING
     },
     Expect {
         prefix: "backward_rows_",
@@ -138,7 +162,8 @@ pub const TABLE: [Expect; 18] = [
         shuffles: Exactly(11),
         cas: Exactly(1),
         releases: Exactly(1),
-        wide_loads: None,
+        passes: 4,
+        ..NOTHING
     },
     Expect {
         prefix: "backward_rows_f64_",
@@ -147,80 +172,31 @@ pub const TABLE: [Expect; 18] = [
         shuffles: Exactly(22),
         cas: Exactly(1),
         releases: Exactly(1),
-        wide_loads: None,
+        passes: 4,
+        ..NOTHING
     },
-    Expect {
-        prefix: "backward_columns_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: Exactly(8),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
+    Expect { prefix: "backward_columns_", barriers: Exactly(1), shuffles: Exactly(8), ..NOTHING },
     Expect {
         prefix: "long_sums_",
-        suffix: "",
         barriers: Exactly(1),
         shuffles: OneOf(&[9, 18]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
+        passes: 4,
+        ..NOTHING
     },
-    Expect {
-        prefix: "long_mean_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: OneOf(&[19, 38]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
-    Expect {
-        prefix: "long_spread_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: OneOf(&[13, 26]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
-    Expect {
-        prefix: "long_stats_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: OneOf(&[19, 38]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
-    Expect { prefix: "long_normalise_", ..NOTHING },
-    Expect {
-        prefix: "long_dots_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: OneOf(&[11, 22]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
-    Expect {
-        prefix: "long_means_",
-        suffix: "",
-        barriers: Exactly(1),
-        shuffles: OneOf(&[19, 38]),
-        cas: Exactly(0),
-        releases: Exactly(0),
-        wide_loads: None,
-    },
+    Expect { prefix: "long_mean_", barriers: Exactly(1), shuffles: OneOf(&[19, 38]), ..NOTHING },
+    Expect { prefix: "long_spread_", barriers: Exactly(1), shuffles: OneOf(&[13, 26]), ..NOTHING },
+    Expect { prefix: "long_stats_", barriers: Exactly(1), shuffles: OneOf(&[19, 38]), ..NOTHING },
+    Expect { prefix: "long_normalise_", passes: 4, ..NOTHING },
+    Expect { prefix: "long_dots_", barriers: Exactly(1), shuffles: OneOf(&[11, 22]), ..NOTHING },
+    Expect { prefix: "long_means_", barriers: Exactly(1), shuffles: OneOf(&[19, 38]), ..NOTHING },
     Expect {
         prefix: "long_apply_",
-        suffix: "",
         barriers: Exactly(2),
         shuffles: Exactly(0),
         cas: Exactly(1),
         releases: Exactly(1),
-        wide_loads: None,
+        passes: 4,
+        ..NOTHING
     },
     Expect { prefix: "limit_", wide_loads: Some(Wide::Global), ..NOTHING },
 ];
@@ -230,8 +206,10 @@ pub const TABLE: [Expect; 18] = [
 pub struct Counts {
     /// Barriers of the block.
     pub barriers: usize,
-    /// Warp shuffles.
+    /// Warp shuffles, without [`PASS`].
     pub shuffles: usize,
+    /// [`PASS`]es.
+    pub passes: usize,
     /// Compare-and-swaps of any kind.
     pub cas: usize,
     /// Releasing stores.
@@ -245,7 +223,8 @@ impl Counts {
             ["bar.sync", "barrier.sync", "barrier.cta.sync", "bar.red", "barrier.cta.red"];
         Counts {
             barriers: barriers.iter().map(|name| entry.count(name)).sum(),
-            shuffles: entry.count("shfl.sync"),
+            shuffles: entry.count("shfl.sync") - entry.count(PASS),
+            passes: entry.count(PASS),
             cas: entry.count_where(|mnemonic| {
                 mnemonic.starts_with("atom.") && mnemonic.split('.').any(|part| part == "cas")
             }),
@@ -256,8 +235,11 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { barriers, shuffles, cas, releases } = self;
-        write!(f, "{barriers} barriers, {shuffles} shuffles, {cas} CAS, {releases} releases")
+        let Counts { barriers, shuffles, passes, cas, releases } = self;
+        write!(
+            f,
+            "{barriers} barriers, {shuffles} shuffles, {passes} passes, {cas} CAS, {releases} releases"
+        )
     }
 }
 
@@ -294,6 +276,12 @@ fn row(name: &str) -> Option<&'static Expect> {
         .max_by_key(|row| (row.prefix.len(), row.suffix.len()))
 }
 
+/// Packs of a thread's tile: V x R, or those of a chunk where the name has no V.
+fn packs(name: &str) -> usize {
+    let tile = name.split('_').find_map(|part| part.strip_prefix('v')).unwrap_or("4");
+    tile.split('r').filter_map(|number| number.parse::<usize>().ok()).product()
+}
+
 /// What an entry has that it must not, or lacks.
 pub fn unmet(entry: &Function) -> Vec<String> {
     let Some(row) = row(&entry.name) else {
@@ -303,6 +291,7 @@ pub fn unmet(entry: &Function) -> Vec<String> {
     let lines = [
         ("barriers", counts.barriers, row.barriers),
         ("shuffles", counts.shuffles, row.shuffles),
+        ("passes", counts.passes, Exactly(row.passes * packs(&entry.name))),
         ("compare-and-swaps", counts.cas, row.cas),
         ("releasing stores", counts.releases, row.releases),
     ];
@@ -332,67 +321,4 @@ pub fn unmet(entry: &Function) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(name: &str, mnemonics: &[&str]) -> Function {
-        let mnemonics = mnemonics.iter().map(|mnemonic| mnemonic.to_string()).collect();
-        Function { name: name.into(), mnemonics, ..Function::default() }
-    }
-
-    #[test]
-    fn the_longest_row_counts() {
-        assert_eq!(row("forward_f16_v1").unwrap().wide_loads, Some(Wide::Global));
-        assert_eq!(row("forward_f16_v1r4_ring").unwrap().wide_loads, Some(Wide::Ring));
-        assert_eq!(row("backward_columns_f32_v1").unwrap().cas, Exactly(0));
-        assert!(row("sideways_f32_v1").is_none());
-    }
-
-    /// The faults of a right first stage in which `change` replaces instructions.
-    fn stage_1(suffix: &str, change: impl Fn(&'static str) -> Vec<&'static str>) -> Vec<String> {
-        let mut right = vec![CAS, "st.release.gpu.global.b32", "bar.sync", "bar.sync", "bar.sync"];
-        match suffix {
-            "_ring" => right.extend(["bar.sync", "cp.async.bulk.shared", "ld.shared.v4.b32"]),
-            _ => right.push("ld.global.nc.v4.b32"),
-        }
-        right.extend(["shfl.sync.bfly.b32"; 11]);
-        let changed: Vec<&str> = right.into_iter().flat_map(change).collect();
-        unmet(&entry(&format!("backward_rows_f32_v1{suffix}"), &changed))
-    }
-
-    #[test]
-    fn a_right_first_stage_has_no_faults() {
-        assert_eq!(stage_1("", |right| vec![right]), Vec::<String>::new());
-        assert_eq!(stage_1("_ring", |right| vec![right]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn each_wrong_instruction_is_a_fault() {
-        let cases: [(&str, &str, &'static [&'static str]); 8] = [
-            ("", CAS, &[CAS, CAS]),
-            ("", CAS, &["atom.relaxed.gpu.global.cas.b32"]),
-            ("", RELEASE, &["st.relaxed.gpu.global.b32"]),
-            ("", "bar.sync", &["bar.sync", "bar.sync"]),
-            ("", "shfl.sync", &[]),
-            ("", "ld.global", &["ld.global.b32"]),
-            ("_ring", "ld.shared", &["ld.global.v4.b32"]),
-            ("_ring", "cp.async", &[]),
-        ];
-        for (suffix, right, wrong) in cases {
-            let change = |this: &'static str| {
-                if this.starts_with(right) { wrong.to_vec() } else { vec![this] }
-            };
-            let faults = stage_1(suffix, change);
-            assert_eq!(faults.len(), 1, "{right} {wrong:?}: {faults:?}");
-        }
-        assert_eq!(unmet(&entry("nobody", &[])).len(), 1);
-    }
-
-    #[test]
-    fn ranges_include_their_ends() {
-        assert!(Between(1, 8).allows(1) && Between(1, 8).allows(8));
-        assert!(!Between(1, 8).allows(0) && !Between(1, 8).allows(9));
-        assert!(OneOf(&[1, 8]).allows(8) && !OneOf(&[1, 8]).allows(7));
-        assert!(Any.allows(99) && !Exactly(1).allows(2));
-    }
-}
+mod tests;

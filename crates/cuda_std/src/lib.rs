@@ -25,6 +25,7 @@ pub mod grid;
 pub mod mem;
 mod quad;
 pub mod shared;
+pub mod shift;
 pub mod thread;
 pub mod warp;
 

@@ -8,6 +8,8 @@ unsafe extern "unadjusted" {
     fn shfl_bfly_f32(mask: i32, value: f32, lane_mask: i32, clamp: i32) -> f32;
     #[link_name = "llvm.nvvm.shfl.sync.idx.f32"]
     fn shfl_idx_f32(mask: i32, value: f32, lane: i32, clamp: i32) -> f32;
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shfl_down_i32(mask: i32, value: i32, distance: i32, clamp: i32) -> i32;
 }
 
 /// The `value` of the lane whose index differs from this one's by XOR with `lane_mask`
@@ -31,6 +33,17 @@ pub unsafe fn shuffle_xor(value: f32, lane_mask: u32) -> f32 {
 pub unsafe fn shuffle(value: f32, lane: u32) -> f32 {
     // SAFETY: the caller's promise; mask -1 names all lanes, clamp 31 is a whole warp.
     unsafe { shfl_idx_f32(-1, value, lane as i32, 31) }
+}
+
+/// The `value` of the next lane, or for the last lane its own (`shfl.sync.down`).
+///
+/// # Safety
+///
+/// All 32 lanes of the warp must reach this very call.
+#[inline(always)]
+pub unsafe fn next_lane(value: u32) -> u32 {
+    // SAFETY: the caller's promise; mask -1 names all lanes, clamp 31 is a whole warp.
+    unsafe { shfl_down_i32(-1, value as i32, 1, 31) as u32 }
 }
 
 /// [`shuffle_xor`] of a 64-bit number: its halves, one after the other.
