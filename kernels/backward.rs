@@ -70,7 +70,7 @@ where
 
     while let Some(first) = feed.next(block) {
         // SAFETY: the feed was opened with statistics.
-        let hats = |feed: &F| core::array::from_fn(|r| Hat::new(unsafe { feed.stats(r) }));
+        let hats = |feed: &F| arch::from_fn(|r| Hat::new(unsafe { feed.stats(r) }));
         let hat: [_; R] = hats(&feed);
         let live = |r| live(extent, first, r);
         // SAFETY: asked of packs and rows that exist.

@@ -3,9 +3,9 @@
 //! A block takes tiles of R rows: tile `block`, then `block + grid`, and so on, the seed's
 //! interleaved assignment. A [`Feed`] gives it the packs of those rows. There are two:
 //!
-//! - [`Direct`] reads global memory where the body asks. It works on any architecture, is the only
-//!   feed of the CPU, and comes in two kinds: for rows of whole packs that start on 16-byte
-//!   boundaries, and for any rows.
+//! - [`Direct`] reads global memory where the body asks. It works on any architecture, is within the
+//!   only feed of the CPU (`arch/cpu_feed.rs`), and comes in two kinds: for rows of whole packs that
+//!   start on 16-byte boundaries, and for any rows.
 //! - `Ring` (sm_90, `arch/ring.rs`) has the copy engine bring tiles into shared memory ahead of
 //!   time, several at once, and costs no registers for it. It comes in the same two kinds; the work
 //!   must be plain ([`Feed::PLAIN_ONLY`]).
@@ -128,12 +128,12 @@ impl RingLayout {
 
 /// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`].
 pub struct Direct<const T: usize, const C: usize, const WHOLE: bool> {
-    extent: Extent,
-    rows_per_tile: usize,
+    pub(crate) extent: Extent,
+    pub(crate) rows_per_tile: usize,
     /// First row of the present tile, and of the next.
     row: usize,
     next: usize,
-    matrices: [Rows; T],
+    pub(crate) matrices: [Rows; T],
     vectors: [*const c_void; C],
     stats: *const c_void,
 }

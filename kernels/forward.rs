@@ -75,7 +75,7 @@ where
         let plain = F::PLAIN_ONLY || args.residual.ptr.is_null();
 
         let last = last_whole_pack::<E>(extent.columns);
-        let mut rough: [_; R] = core::array::from_fn(|r| {
+        let mut rough: [_; R] = arch::from_fn(|r| {
             moments.rough::<E>(|pack| {
                 let pack = pack.min(last);
                 let mut x = feed.pack_or_zero(0, r, pack);

@@ -1,7 +1,7 @@
 //! The CPU as a device: the kernels' own bodies, blocks spread over OS threads.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kernels::entry::cpu::{Args, At, run_block};
@@ -46,13 +46,26 @@ impl Cpu {
         let (grid, threads) = (launch.grid as usize, launch.block as usize);
         let block = |index| block(At { index, grid, threads });
         match &self.pool {
-            // One task per block, taken in turn: an idle thread steals the next.
-            Some(pool) => pool.scope_fifo(|scope| {
-                for index in 0..grid {
-                    let block = &block;
-                    scope.spawn_fifo(move |_| block(index));
-                }
-            }),
+            // Each thread takes the next blocks that none has taken: some at a time, since a block
+            // prefetches rows for the one after it.
+            Some(pool) => {
+                let share = (grid / (16 * self.threads())).max(1);
+                let next = AtomicUsize::new(0);
+                let work = || {
+                    loop {
+                        let first = next.fetch_add(share, Ordering::Relaxed);
+                        if first >= grid {
+                            break;
+                        }
+                        (first..grid.min(first + share)).for_each(block);
+                    }
+                };
+                pool.scope(|scope| {
+                    for _ in 0..self.threads().min(grid.div_ceil(share)) {
+                        scope.spawn(|_| work());
+                    }
+                });
+            }
             None => (0..grid).for_each(block),
         }
     }

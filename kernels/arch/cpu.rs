@@ -3,20 +3,19 @@
 //! Blocks run beside each other on as many OS threads as the caller likes; the group locks are
 //! real atomics. Collectives add in the GPU's order, so results have the GPU's bits.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::vec::Vec;
 
-use half::slice::HalfFloatSliceExt;
-
 use crate::block::{Block, CHAINS, COLUMNS, MAX_WARPS, WARP};
-use crate::element::{Element, Lanes, Pack};
+use crate::element::{Element, Lanes};
 use crate::lock::{Gate, LockWord};
 use crate::real::{Real, add_lanes, total_lanes};
 
 /// A block of threads, run by one OS thread.
 ///
-/// WIDE says for which instructions it is compiled. It makes two types of the one, so that each
-/// phase of a kernel has one caller, is inlined there, and is compiled for that caller's
+/// WIDE says for which instructions it is compiled ([`is_wide`]). It makes two types of the one, so
+/// that each phase of a kernel has one caller, is inlined there, and is compiled for that caller's
 /// instructions: shared between two, it would stay a function for the least of processors.
 pub struct CpuBlock<const WIDE: bool> {
     index: usize,
@@ -31,28 +30,39 @@ pub trait Work {
     fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>);
 }
 
-/// Runs `work` for block `index` of `grid` blocks of `threads` threads (a multiple of 32), with
-/// fused multiply-add and 256-bit vectors where the processor has them. The results are the same
-/// without: only slower, since each `fma` is then a library call.
+/// Whether the processor has fused multiply-add, 256-bit vectors and conversions of binary16. (Asked
+/// of x86 alone: others are compiled for what they all have.)
 #[inline]
-pub fn run(work: impl Work, index: usize, grid: usize, threads: usize) {
+pub fn is_wide() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx2")
+        && std::is_x86_feature_detected!("fma")
+        && std::is_x86_feature_detected!("f16c");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// Runs `work` for block `index` of `grid` blocks of `threads` threads (a multiple of 32), compiled
+/// for what [`is_wide`] says if WIDE. The results are the same without: only slower, since each
+/// `fma` is then a library call.
+///
+/// # Safety
+///
+/// If WIDE, the processor must be.
+#[inline]
+pub unsafe fn run<const WIDE: bool>(work: impl Work, index: usize, grid: usize, threads: usize) {
     assert!(threads > 0 && threads.is_multiple_of(WARP), "threads: {threads}");
     #[cfg(target_arch = "x86_64")]
-    {
+    if WIDE {
         #[inline]
         #[target_feature(enable = "avx2,fma,f16c")]
-        fn wide(work: impl Work, block: &mut CpuBlock<true>) {
-            work.run(block);
+        fn wide<const WIDE: bool>(work: impl Work, index: usize, grid: usize, threads: usize) {
+            work.run(&mut CpuBlock::<WIDE> { index, grid, threads });
         }
-        if std::is_x86_feature_detected!("avx2")
-            && std::is_x86_feature_detected!("fma")
-            && std::is_x86_feature_detected!("f16c")
-        {
-            // SAFETY: the processor has what `wide` enables.
-            return unsafe { wide(work, &mut CpuBlock { index, grid, threads }) };
-        }
+        // SAFETY: the caller's promise.
+        return unsafe { wide::<WIDE>(work, index, grid, threads) };
     }
-    work.run(&mut CpuBlock::<false> { index, grid, threads });
+    work.run(&mut CpuBlock::<WIDE> { index, grid, threads });
 }
 
 impl<const WIDE: bool> Block for CpuBlock<WIDE> {
@@ -92,15 +102,16 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
         mut phase: impl FnMut(usize, &mut S) -> [[T; K]; R],
     ) -> [[T; K]; R] {
         let mut warps = [[[T::ZERO; K]; R]; MAX_WARPS];
-        for (warp, states) in state.chunks_mut(WARP).enumerate() {
-            let mut lanes = [[[T::ZERO; K]; R]; WARP];
-            for (lane, s) in states.iter_mut().enumerate() {
-                lanes[lane] = phase(warp * WARP + lane, s);
+        let mut lanes = [[[T::ZERO; K]; R]; WARP];
+        let (whole, _) = state.as_chunks_mut::<WARP>();
+        for (warp, states) in whole.iter_mut().enumerate() {
+            for lane in 0..WARP {
+                lanes[lane] = phase(warp * WARP + lane, &mut states[lane]);
             }
-            warps[warp] = fold(&mut lanes);
+            warps[warp] = fold(lanes);
         }
         // One warp has its sum already, as on a GPU: adding zeros would turn -0.0 into 0.0.
-        if self.threads == WARP { warps[0] } else { fold(&mut warps) }
+        if self.threads == WARP { warps[0] } else { fold(warps) }
     }
 
     #[inline(always)]
@@ -137,14 +148,15 @@ impl<const WIDE: bool> Block for CpuBlock<WIDE> {
 
 /// The sum of `values` by halves: what lane 0 of a GPU's butterfly holds.
 #[inline(always)]
-fn fold<T: Real, const R: usize, const K: usize>(values: &mut [[[T; K]; R]]) -> [[T; K]; R] {
-    let mut half = values.len() / 2;
+fn fold<T: Real, const R: usize, const K: usize, const N: usize>(
+    mut values: [[[T; K]; R]; N],
+) -> [[T; K]; R] {
+    let mut half = N / 2;
     while half > 0 {
-        let (low, high) = values.split_at_mut(half);
-        for (a, b) in low.iter_mut().zip(high) {
+        for i in 0..half {
             for r in 0..R {
                 for k in 0..K {
-                    a[r][k] += b[r][k];
+                    values[i][r][k] += values[i + half][r][k];
                 }
             }
         }
@@ -225,6 +237,18 @@ pub fn opaque(value: usize) -> usize {
     value
 }
 
+/// As [`core::array::from_fn`], but inlined for certain: what `value` borrows would else have to lie
+/// in memory.
+#[inline(always)]
+pub fn from_fn<T: Copy, const N: usize>(mut value: impl FnMut(usize) -> T) -> [T; N] {
+    let mut values = [MaybeUninit::uninit(); N];
+    for i in 0..N {
+        values[i].write(value(i));
+    }
+    // SAFETY: all are written.
+    values.map(|value| unsafe { value.assume_init() })
+}
+
 /// Nothing: a launch starts when the one before it has ended.
 #[inline(always)]
 pub fn wait_for_previous() {}
@@ -259,146 +283,3 @@ macro_rules! number {
 
 number!(f32);
 number!(f64);
-
-/// The values of eight binary16 numbers, by the processor's instruction where it has one.
-#[inline(always)]
-pub fn widen_f16(bits: [u16; 8]) -> [f32; 8] {
-    let mut values = [0.0; 8];
-    bits.map(half::f16::from_bits).convert_to_f32_slice(&mut values);
-    values
-}
-
-/// The eight binary16 numbers nearest to `values`, two in a word; NaN becomes 0x7FFF, as on a GPU.
-#[inline(always)]
-pub fn narrow_f16(values: [f32; 8]) -> [u32; 4] {
-    let mut halves = [half::f16::ZERO; 8];
-    halves.convert_from_f32_slice(&values);
-    pairs(halves.map(|half| if half.is_nan() { 0x7FFF } else { half.to_bits() }))
-}
-
-/// The values of eight bfloat16 numbers.
-#[inline(always)]
-pub fn widen_bf16(bits: [u16; 8]) -> [f32; 8] {
-    bits.map(|bits| f32::from_bits((bits as u32) << 16))
-}
-
-/// The eight bfloat16 numbers nearest to `values`, two in a word; NaN becomes 0x7FFF, as on a GPU.
-#[inline(always)]
-pub fn narrow_bf16(values: [f32; 8]) -> [u32; 4] {
-    pairs(values.map(
-        |value| {
-            if value.is_nan() { 0x7FFF } else { half::bf16::from_f32(value).to_bits() }
-        },
-    ))
-}
-
-/// Two 16-bit numbers to a word.
-#[inline(always)]
-fn pairs(bits: [u16; 8]) -> [u32; 4] {
-    let [a, b, c, d, e, f, g, h] = bits.map(u32::from);
-    [a | b << 16, c | d << 16, e | f << 16, g | h << 16]
-}
-
-/// Loads a pack, or gives zeros and does not touch memory if `skip`.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and readable, unless `skip`.
-#[inline(always)]
-pub unsafe fn load_pack_unless(skip: bool, ptr: *const Pack) -> Pack {
-    // SAFETY: the caller's promise.
-    if skip { Pack::default() } else { unsafe { *ptr } }
-}
-
-/// Loads a pack of a row of which `rest` elements are left, from `ptr` on; lanes past its end are
-/// zero.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T, and the row readable.
-#[inline(always)]
-pub unsafe fn load_any<T>(ptr: *const T, _inner: bool, rest: u32) -> Pack {
-    // SAFETY: the caller's promise.
-    unsafe { gather(ptr, (rest as usize).min(size_of::<Pack>() / size_of::<T>())) }
-}
-
-/// Stores a pack of a row of which `rest` elements are left, from `ptr` on.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T, and the row writable, by nothing else.
-#[inline(always)]
-pub unsafe fn store_any<T>(ptr: *mut T, pack: Pack, rest: u32) {
-    // SAFETY: the caller's promise.
-    unsafe { scatter(ptr, pack, (rest as usize).min(size_of::<Pack>() / size_of::<T>())) }
-}
-
-/// Loads the first `valid` elements of a pack; the rest is zero.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T and readable for `valid` elements.
-#[inline(always)]
-pub unsafe fn gather<T>(ptr: *const T, valid: usize) -> Pack {
-    if valid * size_of::<T>() == size_of::<Pack>() {
-        // SAFETY: the caller's promise; a CPU reads a pack at any address.
-        return unsafe { ptr.cast::<Pack>().read_unaligned() };
-    }
-    let mut pack = Pack::default();
-    // SAFETY: the caller's promise; `valid` elements fit in a pack.
-    unsafe { core::ptr::copy_nonoverlapping(ptr, (&raw mut pack).cast(), valid) };
-    pack
-}
-
-/// Stores a pack, or nothing if `skip`.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and writable, unless `skip`.
-#[inline(always)]
-pub unsafe fn store_pack_unless(skip: bool, ptr: *mut Pack, pack: Pack) {
-    if !skip {
-        // SAFETY: the caller's promise.
-        unsafe { *ptr = pack }
-    }
-}
-
-/// Stores the first `valid` elements of a pack.
-///
-/// # Safety
-///
-/// `ptr` must be aligned for T and writable for `valid` elements.
-#[inline(always)]
-pub unsafe fn scatter<T>(ptr: *mut T, pack: Pack, valid: usize) {
-    if valid * size_of::<T>() == size_of::<Pack>() {
-        // SAFETY: the caller's promise; a CPU writes a pack at any address.
-        unsafe { ptr.cast::<Pack>().write_unaligned(pack) };
-    } else {
-        // SAFETY: the caller's promise; `valid` elements lie in the pack.
-        unsafe { core::ptr::copy_nonoverlapping((&raw const pack).cast(), ptr, valid) };
-    }
-}
-
-/// Loads 16 bytes that other blocks may have written, or gives zeros and does not touch memory if
-/// `skip`.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and readable, unless `skip`; a lock or a launch orders the writes before
-/// this.
-#[inline(always)]
-pub unsafe fn load_shared_unless(skip: bool, ptr: *const Pack) -> Pack {
-    // SAFETY: the caller's promise.
-    unsafe { load_pack_unless(skip, ptr) }
-}
-
-/// Stores 16 bytes for other blocks to read.
-///
-/// # Safety
-///
-/// `ptr` must be aligned and writable; a lock or a launch orders other accesses.
-#[inline(always)]
-pub unsafe fn store_shared(ptr: *mut Pack, value: Pack) {
-    // SAFETY: the caller's promise.
-    unsafe { *ptr = value }
-}

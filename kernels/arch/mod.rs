@@ -2,6 +2,12 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod cpu;
+#[cfg(not(target_arch = "nvptx64"))]
+mod cpu_feed;
+#[cfg(not(target_arch = "nvptx64"))]
+mod cpu_memory;
+#[cfg(not(target_arch = "nvptx64"))]
+mod half;
 #[cfg(target_arch = "nvptx64")]
 mod number;
 #[cfg(target_arch = "nvptx64")]
@@ -13,6 +19,12 @@ mod unaligned;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use cpu::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use cpu_feed::CpuFeed;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use cpu_memory::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use half::*;
 #[cfg(target_arch = "nvptx64")]
 pub use number::*;
 #[cfg(target_arch = "nvptx64")]

@@ -2,6 +2,7 @@
 
 use cuda_std::{atomic, mem, shared, thread, warp};
 
+pub use core::array::from_fn;
 pub use cuda_std::thread::opaque;
 
 #[cfg(target_feature = "sm_90")]

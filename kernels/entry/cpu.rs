@@ -5,9 +5,8 @@ use core::marker::PhantomData;
 use half::{bf16, f16};
 
 use super::instance::{DataType, Instance, Kernel};
-use crate::arch::{CpuBlock, Work, run};
+use crate::arch::{CpuBlock, CpuFeed, Work, is_wide, run, wide};
 use crate::args::{BackwardArgs, ColumnsArgs, ForwardArgs, LimitArgs};
-use crate::feed::Direct;
 use crate::{Element, Params, backward, columns, forward, limit, long};
 
 /// A block of a launch: number `index` of `grid` blocks of `threads` threads.
@@ -34,8 +33,8 @@ pub enum Args<'a> {
     Limit(&'a LimitArgs),
 }
 
-/// Runs one block of `instance`. (How it reads its rows makes no difference here: a CPU reads them
-/// at any alignment.)
+/// Runs one block of `instance`. (Its feed makes no difference here: a CPU reads rows at any
+/// alignment, and whole packs faster.)
 ///
 /// # Safety
 ///
@@ -58,40 +57,74 @@ pub unsafe fn run_block(instance: &Instance, at: At, args: Args<'_>) {
     run(instance, at, args)
 }
 
-/// A module for each pair of types, so that the compiler works on them side by side.
+/// A module for each pair of types, so that the compiler works on them side by side. The second pair
+/// is the first as a wide processor has it.
 macro_rules! compile {
-    ($($module:ident: $x:ty, $params:ty;)*) => {$(
+    ($($module:ident: $x:ty, $params:ty; $wide_x:ty, $wide_params:ty;)*) => {$(
         mod $module {
             use super::*;
 
             pub fn run(instance: &Instance, at: At, args: Args<'_>) {
-                pick::<$x, $params>(instance, at, args);
+                if is_wide() {
+                    // SAFETY: it is.
+                    unsafe { pick::<$wide_x, $wide_params, true>(instance, at, args) };
+                } else {
+                    // SAFETY: nothing is asked of the processor.
+                    unsafe { pick::<$x, $params, false>(instance, at, args) };
+                }
             }
         }
     )*};
 }
 
 compile! {
-    f64w64: f64, f64;
-    f32w32: f32, f32;
-    f16w16: f16, f16;
-    f16w32: f16, f32;
-    bf16w16: bf16, bf16;
-    bf16w32: bf16, f32;
+    f64w64: f64, f64; f64, f64;
+    f32w32: f32, f32; f32, f32;
+    f16w16: f16, f16; wide::F16, wide::F16;
+    f16w32: f16, f32; wide::F16, f32;
+    bf16w16: bf16, bf16; wide::Bf16, wide::Bf16;
+    bf16w32: bf16, f32; wide::Bf16, f32;
 }
 
 /// Picks the instance for V and R, as the GPU's loader picks one by name.
+///
+/// # Safety
+///
+/// If WIDE, the processor must be.
 #[inline]
-fn pick<E: Element, P: Params<E>>(instance: &Instance, at: At, args: Args<'_>) {
+unsafe fn pick<E: Element, P: Params<E>, const WIDE: bool>(
+    instance: &Instance,
+    at: At,
+    args: Args<'_>,
+) {
     let (kernel, types) = (instance.kernel, PhantomData::<(E, P)>);
     let At { index, grid, threads } = at;
+    let columns = match args {
+        Args::Forward(args) => args.extent.columns,
+        Args::Backward(args) => args.extent.columns,
+        Args::Columns(_) | Args::Limit(_) => 0,
+    };
+    let whole = columns.is_multiple_of(E::LANES);
     macro_rules! rows {
+        ($v:literal, $r:literal, $whole:literal, $full:literal) => {{
+            let work = Rows::<E, P, $v, $r, $whole, $full> { kernel, args, types };
+            // SAFETY: the caller's promise.
+            unsafe { run::<WIDE>(work, index, grid, threads) }
+        }};
+        // What is seldom met is compiled once, for all rows.
         ($v:literal, $r:literal) => {
-            run(Rows::<E, P, $v, $r> { kernel, args, types }, index, grid, threads)
+            if !WIDE || $r > 1 || !whole {
+                rows!($v, $r, false, false)
+            } else if columns == $v * threads * E::LANES {
+                rows!($v, 1, true, true)
+            } else {
+                rows!($v, 1, true, false)
+            }
         };
     }
     match (instance.packs, instance.rows) {
-        (0, 0) => run(Only { kernel, args, types }, index, grid, threads),
+        // SAFETY: the caller's promise.
+        (0, 0) => unsafe { run::<WIDE>(Only { kernel, args, types }, index, grid, threads) },
         (1, 1) => rows!(1, 1),
         (2, 1) if E::LANES > 2 => rows!(2, 1),
         (4, 1) => rows!(4, 1),
@@ -105,23 +138,28 @@ fn pick<E: Element, P: Params<E>>(instance: &Instance, at: At, args: Args<'_>) {
 }
 
 /// A kernel that goes over rows.
-struct Rows<'a, E, P, const V: usize, const R: usize> {
+struct Rows<'a, E, P, const V: usize, const R: usize, const WHOLE: bool, const FULL: bool> {
     kernel: Kernel,
     args: Args<'a>,
     types: PhantomData<(E, P)>,
 }
 
-impl<E: Element, P: Params<E>, const V: usize, const R: usize> Work for Rows<'_, E, P, V, R> {
+impl<E: Element, P: Params<E>, const V: usize, const R: usize, const WHOLE: bool, const FULL: bool>
+    Work for Rows<'_, E, P, V, R, WHOLE, FULL>
+{
     #[inline(always)]
     fn run<const WIDE: bool>(self, block: &mut CpuBlock<WIDE>) {
         // SAFETY: the promises of `run_block`'s caller.
         unsafe {
             match (self.kernel, self.args) {
                 (Kernel::Forward, Args::Forward(args)) => {
-                    forward::rows::<_, Direct<1, 2, false>, E, P, V, R>(block, args)
+                    // A copy, so that no store can be to it.
+                    let args = *args;
+                    forward::rows::<_, CpuFeed<1, 2, WHOLE, FULL>, E, P, V, R>(block, &args)
                 }
                 (Kernel::BackwardRows, Args::Backward(args)) => {
-                    backward::rows::<_, Direct<2, 1, false>, E, P, V, R>(block, args)
+                    let args = *args;
+                    backward::rows::<_, CpuFeed<2, 1, WHOLE, FULL>, E, P, V, R>(block, &args)
                 }
                 (kernel, args) => unreachable!("{kernel:?} with {args:?}"),
             }
