@@ -77,7 +77,7 @@ pub struct RowStats<T> {
     pub mean_lo: T,
     /// 1 / sqrt(var + eps).
     pub rstd: T,
-    /// What `rstd` leaves out.
+    /// What `rstd` leaves out; 0 where x is of 16 bits and its rows are not split.
     pub rstd_lo: T,
 }
 

@@ -40,7 +40,7 @@ use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
 use crate::feed::live;
 use crate::memory::{self, none_to_store, valid_lanes};
-use crate::moments::{Hat, Moments};
+use crate::moments::{Hat, Moments, fine};
 use crate::real::Real;
 use crate::{Block, Feed};
 
@@ -136,7 +136,7 @@ where
         }
         let mut stats = [RowStats::default(); R];
         for r in 0..R {
-            stats[r] = moments.stats(rough[r], sums[r], scale[r]);
+            stats[r] = moments.stats(rough[r], sums[r], scale[r], fine::<E>());
         }
 
         let threads = block.threads();

@@ -16,7 +16,7 @@ use core::ffi::c_void;
 use crate::args::{BackwardArgs, Extent};
 use crate::element::{Element, Pack, Params};
 use crate::real::{Real, two_sum};
-use crate::{Block, feed, memory};
+use crate::{Block, arch, feed, memory};
 
 pub mod backward;
 pub mod forward;
@@ -57,6 +57,13 @@ impl Chunk {
         });
     }
 
+    /// Whether the chunk of the row at `row` is whole packs on 16-byte boundaries.
+    #[inline(always)]
+    fn whole<E: Element>(self, row: *const E) -> bool {
+        // Chunks before this one are whole.
+        row.addr().is_multiple_of(16) && self.columns.is_multiple_of(E::LANES)
+    }
+
     /// Packs `pack(0)` to `pack(CHUNK_PACKS - 1)` of the chunk of the row at `row`.
     ///
     /// # Safety
@@ -68,12 +75,13 @@ impl Chunk {
         row: *const E,
         pack: impl Fn(usize) -> usize,
     ) -> [Pack; CHUNK_PACKS] {
-        let mut packs = [Pack::default(); CHUNK_PACKS];
-        for v in 0..CHUNK_PACKS {
+        let load = |whole| {
             // SAFETY: the caller's promise.
-            packs[v] = unsafe { memory::load(false, row.add(self.start), self.columns, pack(v)) };
-        }
-        packs
+            arch::from_fn(|v| unsafe {
+                memory::load(whole, row.add(self.start), self.columns, pack(v))
+            })
+        };
+        if self.whole(row) { load(true) } else { load(false) }
     }
 
     /// Pack `pack` of the chunk of x and of dy, of row `row`.
@@ -86,10 +94,10 @@ impl Chunk {
         // SAFETY: the caller's promise.
         unsafe {
             let (x, dy) = (args.x.row::<E>(row), args.dy.row::<E>(row));
-            (
-                memory::load(false, x.add(self.start), self.columns, pack),
-                memory::load(false, dy.add(self.start), self.columns, pack),
-            )
+            let load = |row: *const E| {
+                memory::load(self.whole(row), row.add(self.start), self.columns, pack)
+            };
+            (load(x), load(dy))
         }
     }
 

@@ -2,7 +2,7 @@
 //! [`crate::backward`]; rows may be of any alignment and any number of columns.
 
 use super::{CHUNK_PACKS as V, Chunk, each_piece, gather_row};
-use crate::args::{BackwardArgs, RowStats};
+use crate::args::{BackwardArgs, RowStats, Rows};
 use crate::backward::{Gradient, Terms, dots as dots_of, gradient_to_group};
 use crate::element::{Element, Params};
 use crate::moments::Hat;
@@ -95,6 +95,11 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
             // SAFETY: `means` has been launched.
             [c1, c2, ..] = unsafe { memory::load_four(parts, index) };
         }
+        // SAFETY: the row exists in what there is.
+        let is_whole =
+            |rows: Rows| rows.ptr.is_null() || chunk.whole(unsafe { rows.row::<E>(row) });
+        let dx = Rows { ptr: piece.dx.ptr, stride: piece.dx.stride };
+        let whole = is_whole(dx) && piece.add.into_iter().all(is_whole);
         let threads = block.threads();
         block.each(&mut gradient, |thread, gradient| {
             let pack = |v| v * threads + thread;
@@ -105,7 +110,7 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
             // SAFETY: as above; each thread stores its own packs.
             unsafe {
                 let c = [[c1, c2]];
-                gradient.rows(false, &piece, row, |_| true, pack, read, w, [hat], c, &terms);
+                gradient.rows(whole, &piece, row, |_| true, pack, read, w, [hat], c, &terms);
             }
         });
         row += step;

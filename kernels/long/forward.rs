@@ -36,10 +36,11 @@ pub unsafe fn sums<B: Block, E: Element>(block: &mut B, args: &ForwardArgs) {
                 let mut x = chunk.load(args.x.row::<E>(chunk.row), pack);
                 if !args.residual.ptr.is_null() {
                     let residual = chunk.load(args.residual.row::<E>(chunk.row), pack);
-                    let sum = args.sum.row::<E>(chunk.row).add(chunk.start);
+                    let sum = args.sum.row::<E>(chunk.row);
+                    let (whole, sum) = (chunk.whole(sum), sum.add(chunk.start));
                     for v in 0..V {
                         x[v] = add_packs::<E>(x[v], residual[v]);
-                        memory::store(false, sum, chunk.columns, pack(v), x[v]);
+                        memory::store(whole, sum, chunk.columns, pack(v), x[v]);
                     }
                 }
                 [[total::<E, V>(&x)]]
@@ -115,9 +116,9 @@ pub unsafe fn stats<B: Block, T: Real>(block: &mut B, args: &ForwardArgs) {
             unsafe {
                 let rough = RowStats::<T>::load(args.stats, row).mean;
                 let stats = if sdd.finite() {
-                    moments.stats(rough, [sd, sdd], T::ONE)
+                    moments.stats(rough, [sd, sdd], T::ONE, true)
                 } else {
-                    moments.stats(rough, [small_sd, small_sdd], T::SMALL)
+                    moments.stats(rough, [small_sd, small_sdd], T::SMALL, true)
                 };
                 stats.store(args.stats, row);
             }
@@ -143,12 +144,13 @@ pub unsafe fn normalise<B: Block, E: Element, P: Params<E>>(block: &mut B, args:
             // SAFETY: the chunk exists; each thread stores its own packs.
             unsafe {
                 let x: [Pack; V] = chunk.load(normalised::<E>(args, chunk.row), pack);
-                let y = args.y.row::<E>(chunk.row).add(chunk.start);
+                let y = args.y.row::<E>(chunk.row);
+                let (whole, y) = (chunk.whole(y), y.add(chunk.start));
                 for v in 0..V {
                     let w = weights::<E>(chunk.params::<E, P>(args.w, pack(v)), weight_offset);
                     let b = chunk.params::<E, P>(args.b, pack(v));
                     let value = normalise_pack::<E>(x[v], stats, w, b);
-                    memory::store(false, y, chunk.columns, pack(v), value);
+                    memory::store(whole, y, chunk.columns, pack(v), value);
                 }
             }
         });

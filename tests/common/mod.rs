@@ -13,6 +13,7 @@ use ferronorm::{Device, Error, LayerNorm, Options};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 mod close;
+pub mod raw;
 pub mod refusal;
 mod run;
 
