@@ -39,8 +39,10 @@ impl Gpu {
         driver::library().map_err(|reason| Error::NoDriver { reason: reason.into() })?;
         let no_device = |count| Error::NoDevice { ordinal, count };
         let none = sys::CUresult::CUDA_ERROR_NO_DEVICE as u32;
+        let stub = sys::CUresult::CUDA_ERROR_STUB_LIBRARY as u32;
         cust::init(cust::CudaFlags::empty()).map_err(|error| match DriverError::from(error) {
             error if error.code == none => no_device(0),
+            error if error.code == stub => Error::StubDriver,
             source => Error::Driver { operation: "starting the driver", source },
         })?;
         let count =
@@ -55,13 +57,16 @@ impl Gpu {
         };
         let capability = 10 * attribute(DeviceAttribute::ComputeCapabilityMajor)?
             + attribute(DeviceAttribute::ComputeCapabilityMinor)?;
+        let (capability, driver) = (capability as u32, driver_version()?);
         let ptx = match ptx {
-            Some(ptx) => *ptx,
-            None => ptx::pick(capability as u32, driver_version()?)?,
+            Some(ptx) => ptx.check(capability, driver).map(|()| *ptx)?,
+            None => ptx::pick(capability, driver)?,
         };
         let name = device.name().map_err(Error::driver("cuDeviceGetName"))?;
         let context = Context::new(device).map_err(Error::driver("opening the context"))?;
-        // SAFETY: the context is current on this thread since it was made.
+        // cust has done this, and does not say whether it failed.
+        CurrentContext::set_current(&context).map_err(Error::driver("cuCtxSetCurrent"))?;
+        // SAFETY: the context is current on this thread.
         let kernels = unsafe { Kernels::load(&ptx)? };
         let mut stream = ptr::null_mut();
         let flags = CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
