@@ -49,6 +49,9 @@ pub enum Error {
         /// How it ended.
         status: ExitStatus,
     },
+    /// There is no cargo-deny.
+    #[error("cargo-deny is not installed; `cargo install --locked cargo-deny` brings it")]
+    NoDeny,
     /// Cargo's messages were not understood.
     #[error("cargo's messages: {0}")]
     Messages(String),

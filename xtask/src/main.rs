@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>`, `deny` and `ci`.
 
 mod assemble;
 mod bundle;
 mod check;
 mod ci;
+mod deny;
 mod error;
 mod expect;
 mod ptx;
@@ -40,6 +41,12 @@ enum Task {
         /// The directory; made if need be.
         dir: PathBuf,
     },
+    /// Have cargo-deny check the dependencies' licences and sources.
+    Deny {
+        /// Look for security advisories too, which are fetched from GitHub.
+        #[arg(long)]
+        advisories: bool,
+    },
     /// Run every gate, in order, up to the first that fails.
     Ci {
         /// Fail where there is no ptxas.
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
         Task::Ptx { check: false, .. } => ptx::build(&root),
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
+        Task::Deny { advisories } => deny::check(&root, advisories),
         Task::Ci { require_ptxas } => ci::run(&root, require_ptxas),
     });
     match done {
