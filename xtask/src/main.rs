@@ -1,5 +1,6 @@
-//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>`, `deny` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `bundle`, `deny`, `api` and `ci`.
 
+mod api;
 mod assemble;
 mod bundle;
 mod check;
@@ -47,6 +48,12 @@ enum Task {
         #[arg(long)]
         advisories: bool,
     },
+    /// List the library's public items in docs/public-api.txt.
+    Api {
+        /// Write nothing: fail unless the file lists them.
+        #[arg(long)]
+        check: bool,
+    },
     /// Run every gate, in order, up to the first that fails.
     Ci {
         /// Fail where there is no ptxas.
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
         Task::Deny { advisories } => deny::check(&root, advisories),
+        Task::Api { check } => api::run(&root, check),
         Task::Ci { require_ptxas } => ci::run(&root, require_ptxas),
     });
     match done {
