@@ -107,6 +107,11 @@ impl Kernels {
         self.function(instance).map(|_| ())
     }
 
+    /// Leaves what is loaded to the context: for one that is lost, and cannot be made current.
+    pub(crate) fn abandon(&mut self) {
+        self.functions.clear();
+    }
+
     fn function(&self, instance: Instance) -> Result<CUfunction> {
         let missing = || Error::Missing { kernel: instance.to_string() };
         let lazy = self.functions.get(&instance).ok_or_else(missing)?;

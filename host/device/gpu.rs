@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,8 +21,8 @@ pub(crate) struct Gpu {
     ordinal: u32,
     number: u32,
     stream: CUstream,
-    /// Unloaded before the context goes.
-    kernels: ManuallyDrop<Kernels>,
+    /// Before the context, as fields are dropped in order.
+    kernels: Kernels,
     context: Context,
 }
 
@@ -78,7 +77,7 @@ impl Gpu {
             ordinal,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             stream,
-            kernels: ManuallyDrop::new(kernels),
+            kernels,
             context,
         })
     }
@@ -173,12 +172,13 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Nothing can be done about an error here, and a lost context frees all of it anyway.
+        // Makes the context current, for the kernels too. Nothing can be done about an error here,
+        // and a lost context frees all of it anyway.
         if self.synchronize().is_ok() {
             // SAFETY: the stream is this device's own, idle, and not used again.
             unsafe { sys::cuStreamDestroy_v2(self.stream) };
-            // SAFETY: dropped once, here, while the context is current.
-            unsafe { ManuallyDrop::drop(&mut self.kernels) };
+        } else {
+            self.kernels.abandon();
         }
     }
 }
