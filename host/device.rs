@@ -42,7 +42,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDriver`], [`Error::NoDevice`], [`Error::Architecture`],
+    /// [`Error::NoDriver`], [`Error::StubDriver`], [`Error::NoDevice`], [`Error::Architecture`],
     /// [`Error::DriverTooOld`], [`Error::Load`], or another driver error.
     pub fn gpu(ordinal: u32) -> Result<Device> {
         Ok(Device(Arc::new(Backend::Gpu(Gpu::open(ordinal, None)?))))
@@ -66,7 +66,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`Device::gpu`], where there is a GPU that cannot be used.
+    /// As [`Device::gpu`], where there may be a GPU that cannot be used. That goes for a stub too:
+    /// the toolkit is there, so that a driver is likely to be.
     pub fn auto() -> Result<Device> {
         match Device::gpu(0) {
             Err(Error::NoDriver { .. } | Error::NoDevice { .. }) => Ok(Device::cpu()),

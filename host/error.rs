@@ -114,6 +114,13 @@ pub enum Error {
         /// A sentence that names the files tried.
         reason: String,
     },
+    /// The library found as the driver is the CUDA toolkit's stub, which a program links with and
+    /// cannot run on.
+    #[error(
+        "no CUDA driver library: the one found is the CUDA toolkit's stub; \
+         leave its directory out of the paths that libraries are looked for in"
+    )]
+    StubDriver,
     /// The driver is there, a device of this number is not.
     #[error("device {ordinal}: the driver shows {count} devices")]
     NoDevice {
@@ -156,11 +163,11 @@ pub enum Error {
         kernel: String,
     },
     /// The driver refused the PTX.
-    #[error("loading the kernels: {source}; the driver's log: {log}")]
+    #[error("loading the kernels: {source}{}", said(log))]
     Load {
         /// The driver's error.
         source: DriverError,
-        /// The log of its compiler.
+        /// The log of its compiler; empty where it did not get as far as to compile.
         log: String,
     },
     /// A shape has more elements than memory can have.
@@ -198,6 +205,11 @@ impl Error {
 fn numbers(range: &RangeInclusive<usize>) -> String {
     let (least, most) = (range.start(), range.end());
     if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+/// The compiler's log, where there is one.
+fn said(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; the driver's log: {log}") }
 }
 
 /// The types of w and b that go with an x of type `x`: its own, and f32 for one of 16 bits.

@@ -70,6 +70,22 @@ impl<'a> Ptx<'a> {
             (major, minor) => (major + 4, minor),
         }
     }
+
+    /// Whether a device of this compute capability (times ten) runs the file, with a driver that
+    /// serves CUDA version `driver`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Architecture`] where the device is too old, else [`Error::DriverTooOld`].
+    pub fn check(&self, capability: u32, driver: (u32, u32)) -> Result<()> {
+        if capability < self.target {
+            return Err(Error::Architecture { found: capability, needed: self.target });
+        }
+        if driver < self.cuda() {
+            return Err(Error::DriverTooOld { driver, ptx: self.version, needed: self.cuda() });
+        }
+        Ok(())
+    }
 }
 
 /// The built files, newest architecture first.
@@ -81,24 +97,17 @@ pub fn all() -> Result<[Ptx<'static>; 2]> {
     Ok([Ptx::parse(TEXTS[0])?, Ptx::parse(TEXTS[1])?])
 }
 
-/// The newest built file that a device of this compute capability (times ten) runs, provided that
-/// the driver, which serves CUDA version `driver`, is not too old for it.
+/// The newest built file that passes [`Ptx::check`].
 ///
 /// # Errors
 ///
-/// [`Error::Architecture`] for a device older than every file, [`Error::DriverTooOld`] for a driver
-/// older than every file that the device runs.
+/// Those of the check of the oldest file.
 pub fn pick(capability: u32, driver: (u32, u32)) -> Result<Ptx<'static>> {
-    let files = all()?;
-    let [.., oldest] = files;
-    let runs = |ptx: &&Ptx| ptx.target <= capability;
-    if let Some(ptx) = files.iter().filter(runs).find(|ptx| ptx.cuda() <= driver) {
-        return Ok(*ptx);
+    let [newest, oldest] = all()?;
+    match newest.check(capability, driver) {
+        Ok(()) => Ok(newest),
+        Err(_) => oldest.check(capability, driver).map(|()| oldest),
     }
-    Err(match files.iter().rfind(runs) {
-        Some(ptx) => Error::DriverTooOld { driver, ptx: ptx.version, needed: ptx.cuda() },
-        None => Error::Architecture { found: capability, needed: oldest.target },
-    })
 }
 
 #[cfg(test)]

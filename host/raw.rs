@@ -83,9 +83,12 @@ impl Kernels {
             loading: Mutex::new(()),
             info: current_device_info(ring)?,
         };
-        let small = |instance: &&Instance| instance.kernel == Kernel::BackwardColumns;
-        if let Some(instance) = kernels.functions.keys().find(small) {
-            kernels.prepare(*instance)?;
+        // The first that there is: the same one in every process, so that the driver has it on disk.
+        let small = instances(ring).into_iter().find(|instance| {
+            instance.kernel == Kernel::BackwardColumns && kernels.functions.contains_key(instance)
+        });
+        if let Some(instance) = small {
+            kernels.prepare(instance)?;
         }
         Ok(kernels)
     }
@@ -102,6 +105,11 @@ impl Kernels {
     /// [`Error::Load`] with the log of the driver's compiler, or another driver error.
     pub fn prepare(&self, instance: Instance) -> Result<()> {
         self.function(instance).map(|_| ())
+    }
+
+    /// Leaves what is loaded to the context: for one that is lost, and cannot be made current.
+    pub(crate) fn abandon(&mut self) {
+        self.functions.clear();
     }
 
     fn function(&self, instance: Instance) -> Result<CUfunction> {

@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,8 +21,8 @@ pub(crate) struct Gpu {
     ordinal: u32,
     number: u32,
     stream: CUstream,
-    /// Unloaded before the context goes.
-    kernels: ManuallyDrop<Kernels>,
+    /// Before the context, as fields are dropped in order.
+    kernels: Kernels,
     context: Context,
 }
 
@@ -39,8 +38,10 @@ impl Gpu {
         driver::library().map_err(|reason| Error::NoDriver { reason: reason.into() })?;
         let no_device = |count| Error::NoDevice { ordinal, count };
         let none = sys::CUresult::CUDA_ERROR_NO_DEVICE as u32;
+        let stub = sys::CUresult::CUDA_ERROR_STUB_LIBRARY as u32;
         cust::init(cust::CudaFlags::empty()).map_err(|error| match DriverError::from(error) {
             error if error.code == none => no_device(0),
+            error if error.code == stub => Error::StubDriver,
             source => Error::Driver { operation: "starting the driver", source },
         })?;
         let count =
@@ -55,13 +56,16 @@ impl Gpu {
         };
         let capability = 10 * attribute(DeviceAttribute::ComputeCapabilityMajor)?
             + attribute(DeviceAttribute::ComputeCapabilityMinor)?;
+        let (capability, driver) = (capability as u32, driver_version()?);
         let ptx = match ptx {
-            Some(ptx) => *ptx,
-            None => ptx::pick(capability as u32, driver_version()?)?,
+            Some(ptx) => ptx.check(capability, driver).map(|()| *ptx)?,
+            None => ptx::pick(capability, driver)?,
         };
         let name = device.name().map_err(Error::driver("cuDeviceGetName"))?;
         let context = Context::new(device).map_err(Error::driver("opening the context"))?;
-        // SAFETY: the context is current on this thread since it was made.
+        // cust has done this, and does not say whether it failed.
+        CurrentContext::set_current(&context).map_err(Error::driver("cuCtxSetCurrent"))?;
+        // SAFETY: the context is current on this thread.
         let kernels = unsafe { Kernels::load(&ptx)? };
         let mut stream = ptr::null_mut();
         let flags = CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
@@ -73,7 +77,7 @@ impl Gpu {
             ordinal,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             stream,
-            kernels: ManuallyDrop::new(kernels),
+            kernels,
             context,
         })
     }
@@ -168,12 +172,13 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Nothing can be done about an error here, and a lost context frees all of it anyway.
+        // Makes the context current, for the kernels too. Nothing can be done about an error here,
+        // and a lost context frees all of it anyway.
         if self.synchronize().is_ok() {
             // SAFETY: the stream is this device's own, idle, and not used again.
             unsafe { sys::cuStreamDestroy_v2(self.stream) };
-            // SAFETY: dropped once, here, while the context is current.
-            unsafe { ManuallyDrop::drop(&mut self.kernels) };
+        } else {
+            self.kernels.abandon();
         }
     }
 }

@@ -4,6 +4,9 @@ use super::*;
 fn texts() {
     let rank = |wanted| Error::Rank { argument: "x", found: 9, wanted };
     let dtypes = |x, w| Error::Dtypes { x, w };
+    let (code, name, text) = (218, "INVALID".to_owned(), "invalid".to_owned());
+    let source = DriverError { code, name, text };
+    let load = |log: &str| Error::Load { source: source.clone(), log: log.into() };
     for (error, text) in [
         (rank(0..=8), "x: 9 dimensions, where 0 to 8 are wanted"),
         (rank(2..=2), "x: 9 dimensions, where 2 are wanted"),
@@ -37,6 +40,8 @@ fn texts() {
             Error::TooLarge { found: vec![1 << 62, 4, 1] },
             "shape: [4611686018427387904, 4, 1] has more elements than memory can hold",
         ),
+        (load(""), "loading the kernels: INVALID (218): invalid"),
+        (load("line 9"), "loading the kernels: INVALID (218): invalid; the driver's log: line 9"),
     ] {
         assert_eq!(error.to_string(), text);
     }

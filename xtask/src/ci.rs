@@ -7,10 +7,11 @@ use std::process::Command;
 use crate::error::Error;
 
 /// The commands, each as one would type it after `cargo`. Warnings of rustdoc count as errors.
-const GATES: [&str; 6] = [
+const GATES: [&str; 7] = [
     "fmt --all --check",
     "clippy --workspace --all-targets -- -D warnings",
     "doc --no-deps --workspace",
+    "xtask api --check",
     "test --workspace",
     "run --release --example verify",
     "xtask ptx --check",

@@ -49,12 +49,18 @@ pub enum Error {
         /// How it ended.
         status: ExitStatus,
     },
-    /// Cargo's messages were not understood.
+    /// There is no cargo-deny.
+    #[error("cargo-deny is not installed; `cargo install --locked cargo-deny` brings it")]
+    NoDeny,
+    /// Messages of cargo or rustdoc were not understood.
     #[error("cargo's messages: {0}")]
     Messages(String),
     /// The check found something; it has been printed.
     #[error("{0} faults in the PTX, listed above")]
     Faults(usize),
+    /// The public items are not those that are listed; the lines that differ have been printed.
+    #[error("docs/public-api.txt: {0} lines differ, see above; `cargo xtask api` writes it anew")]
+    Api(usize),
     /// There is nowhere to work.
     #[error("the project's root was not found")]
     NoRoot,

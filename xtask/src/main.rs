@@ -1,9 +1,11 @@
-//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `bundle`, `deny`, `api` and `ci`.
 
+mod api;
 mod assemble;
 mod bundle;
 mod check;
 mod ci;
+mod deny;
 mod error;
 mod expect;
 mod ptx;
@@ -40,6 +42,18 @@ enum Task {
         /// The directory; made if need be.
         dir: PathBuf,
     },
+    /// Have cargo-deny check the dependencies' licences and sources.
+    Deny {
+        /// Look for security advisories too, which are fetched from GitHub.
+        #[arg(long)]
+        advisories: bool,
+    },
+    /// List the library's public items in docs/public-api.txt.
+    Api {
+        /// Write nothing: fail unless the file lists them.
+        #[arg(long)]
+        check: bool,
+    },
     /// Run every gate, in order, up to the first that fails.
     Ci {
         /// Fail where there is no ptxas.
@@ -54,6 +68,8 @@ fn main() -> ExitCode {
         Task::Ptx { check: false, .. } => ptx::build(&root),
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
+        Task::Deny { advisories } => deny::check(&root, advisories),
+        Task::Api { check } => api::run(&root, check),
         Task::Ci { require_ptxas } => ci::run(&root, require_ptxas),
     });
     match done {
