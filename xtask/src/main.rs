@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `bundle <dir>` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `ptx --check`, `loom`, `bundle <dir>` and
+//! `ci`.
 
 mod assemble;
 mod bundle;
@@ -6,6 +7,7 @@ mod check;
 mod ci;
 mod error;
 mod expect;
+mod loom;
 mod ptx;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ enum Task {
         #[arg(long, requires = "check")]
         require_ptxas: bool,
     },
+    /// Run the group lock in every order that its threads can take, and broken locks beside it.
+    Loom,
     /// Build every example, test and bench, and copy the programs to a directory: for a machine
     /// that has a GPU but no Rust.
     Bundle {
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
     let done = root().and_then(|root| match cli.command {
         Task::Ptx { check: false, .. } => ptx::build(&root),
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
+        Task::Loom => loom::run(&root),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
         Task::Ci { require_ptxas } => ci::run(&root, require_ptxas),
     });
