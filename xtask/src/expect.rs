@@ -153,7 +153,6 @@ pub const TABLE: [Expect; 20] = [
         releases: Exactly(1),
         wide_loads: Some(Wide::Ring),
         passes: 4,
-        ..NOTHING
     },
     Expect {
         prefix: "backward_rows_",
