@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask ptx`, `bundle`, `deny`, `api` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `loom`, `bundle`, `deny`, `api` and `ci`.
 
 mod api;
 mod assemble;
@@ -8,6 +8,7 @@ mod ci;
 mod deny;
 mod error;
 mod expect;
+mod loom;
 mod ptx;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ enum Task {
         #[arg(long, requires = "check")]
         require_ptxas: bool,
     },
+    /// Run the group lock in every order that its threads can take, and broken locks beside it.
+    Loom,
     /// Build every example, test and bench, and copy the programs to a directory: for a machine
     /// that has a GPU but no Rust.
     Bundle {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     let done = root().and_then(|root| match cli.command {
         Task::Ptx { check: false, .. } => ptx::build(&root),
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
+        Task::Loom => loom::run(&root),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
         Task::Deny { advisories } => deny::check(&root, advisories),
         Task::Api { check } => api::run(&root, check),
