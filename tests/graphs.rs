@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::process::ExitCode;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use common::raw::{self, Layout, Raw, as_bytes};
 use common::{Inputs, Outcome, Suite, each_dtype, layer, run};
@@ -31,7 +32,11 @@ macro_rules! call {
 /// Prohibits calls by this thread that are unsafe during a capture; other tests may make them.
 const CAPTURE_MODE_THREAD_LOCAL: u32 = 1;
 
+/// Held by the trial that runs: another's wait for the context would break off its capture.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn check<E: Dtype>(device: &Device, shape: [usize; 2], aligned: bool) -> Outcome {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let first = Inputs::<E>::seed(shape[0], shape[1], 60);
     // Other rows, with the same w and b.
     let other = |seed| {
