@@ -69,6 +69,9 @@ pub(crate) use each_pair;
 /// The first GPU, opened once.
 pub static GPU: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| Device::gpu(0));
 
+/// The second GPU, if there is one.
+static SECOND: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| Device::gpu(1));
+
 /// A layer on `device`.
 pub fn layer(device: &Device, options: Options) -> LayerNorm {
     LayerNorm::with_options(device, options)
@@ -108,6 +111,20 @@ impl Suite {
         };
         let trial = Trial::test(format!("gpu {name}"), check).with_ignored_flag(absent);
         self.trials.push(trial);
+    }
+
+    /// `check`, on the first two GPUs; ignored where there are not two.
+    pub fn gpus(
+        &mut self,
+        name: &str,
+        check: impl Fn(&Device, &Device) -> Outcome + Send + 'static,
+    ) {
+        let absent = matches!(*SECOND, Err(Error::NoDriver { .. } | Error::NoDevice { .. }));
+        let check = move || match (&*GPU, &*SECOND) {
+            (Ok(one), Ok(other)) => check(one, other),
+            (Err(error), _) | (_, Err(error)) => Err(error.into()),
+        };
+        self.trials.push(Trial::test(format!("gpus {name}"), check).with_ignored_flag(absent));
     }
 
     /// Runs the trials, as the command line asks.
