@@ -44,11 +44,14 @@ fn locks_are_clean_after_a_launch_that_failed() {
 
 #[test]
 fn a_lock_left_taken_does_not_hang_the_next_launch() {
-    let layer = LayerNorm::new(&Device::cpu_with_threads(2));
-    assert!(rows_counted(&layer, [100, 64], Some(1)).is_err());
-    {
-        let mut scratch = layer.scratch.lock().unwrap();
-        scratch.poison().unwrap();
+    for device in [Some(Device::cpu_with_threads(2)), Device::gpu(0).ok()].into_iter().flatten() {
+        let options = Options { reduction: plan::Reduction::GroupLocks, ..Options::default() };
+        let layer = LayerNorm::with_options(&device, options);
+        assert!(rows_counted(&layer, [100, 64], Some(1)).is_err());
+        {
+            let mut scratch = layer.scratch.lock().unwrap();
+            scratch.poison().unwrap();
+        }
+        assert_eq!(rows_counted(&layer, [100, 64], None).unwrap(), [100.0; 64], "{device}");
     }
-    assert_eq!(rows_counted(&layer, [100, 64], None).unwrap(), [100.0; 64]);
 }

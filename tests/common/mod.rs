@@ -8,6 +8,9 @@
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use ferronorm::{Device, Error, LayerNorm, Options};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -66,6 +69,9 @@ macro_rules! each_pair {
 }
 pub(crate) use each_pair;
 
+/// No trial takes a tenth of it on two cores.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// The first GPU, opened once.
 pub static GPU: LazyLock<ferronorm::Result<Device>> = LazyLock::new(|| Device::gpu(0));
 
@@ -98,8 +104,7 @@ impl Suite {
 
     /// `check`, on the CPU with 4 OS threads: enough to contend for the group locks.
     pub fn cpu(&mut self, name: &str, check: impl Fn(&Device) -> Outcome + Send + 'static) {
-        let check = move || check(&Device::cpu_with_threads(4));
-        self.trials.push(Trial::test(format!("cpu {name}"), check));
+        self.add(format!("cpu {name}"), false, move || check(&Device::cpu_with_threads(4)));
     }
 
     /// `check`, on the GPU.
@@ -109,8 +114,7 @@ impl Suite {
             Ok(device) => check(device),
             Err(error) => Err(error.into()),
         };
-        let trial = Trial::test(format!("gpu {name}"), check).with_ignored_flag(absent);
-        self.trials.push(trial);
+        self.add(format!("gpu {name}"), absent, check);
     }
 
     /// `check`, on the first two GPUs; ignored where there are not two.
@@ -124,7 +128,25 @@ impl Suite {
             (Ok(one), Ok(other)) => check(one, other),
             (Err(error), _) | (_, Err(error)) => Err(error.into()),
         };
-        self.trials.push(Trial::test(format!("gpus {name}"), check).with_ignored_flag(absent));
+        self.add(format!("gpus {name}"), absent, check);
+    }
+
+    /// A trial, and a watchdog that ends the program if it hangs.
+    fn add(&mut self, name: String, ignored: bool, check: impl Fn() -> Outcome + Send + 'static) {
+        let hung = format!("{name}: still not done after {LONGEST:?}, taken for a hang");
+        let watched = move || {
+            let (over, watch) = mpsc::channel::<()>();
+            thread::spawn(move || {
+                if watch.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+                    eprintln!("{hung}");
+                    std::process::exit(101);
+                }
+            });
+            let outcome = check();
+            drop(over);
+            outcome
+        };
+        self.trials.push(Trial::test(name, watched).with_ignored_flag(ignored));
     }
 
     /// Runs the trials, as the command line asks.

@@ -281,6 +281,30 @@ fn packs(name: &str) -> usize {
     tile.split('r').filter_map(|number| number.parse::<usize>().ok()).product()
 }
 
+/// The lock's instructions, from taking it to freeing it: the order that docs/lock.md argues with.
+const LOCK: [&str; 7] = ["take", "barrier", "read flag", "sums", "barrier", "set flag", "free"];
+
+/// What an entry does from the compare-and-swap to the release, as the text has it.
+fn lock(entry: &Function) -> Vec<&'static str> {
+    let kinds = [
+        (CAS, "take"),
+        ("bar", "barrier"),
+        ("ld.relaxed.gpu.global", "read flag"),
+        ("ld.global.cg", "sums"),
+        ("st.global.cg", "sums"),
+        ("st.relaxed.gpu.global", "set flag"),
+        (RELEASE, "free"),
+    ];
+    let kind = |mnemonic: &String| {
+        kinds.iter().find(|(name, _)| mnemonic.starts_with(name)).map(|(_, kind)| *kind)
+    };
+    let all = entry.mnemonics.iter().filter_map(kind);
+    let mut found: Vec<&str> = all.skip_while(|kind| *kind != "take").collect();
+    found.truncate(found.iter().position(|kind| *kind == "free").map_or(found.len(), |at| at + 1));
+    found.dedup();
+    found
+}
+
 /// What an entry has that it must not, or lacks.
 pub fn unmet(entry: &Function) -> Vec<String> {
     let Some(row) = row(&entry.name) else {
@@ -301,6 +325,9 @@ pub fn unmet(entry: &Function) -> Vec<String> {
         .collect();
     if counts.cas != entry.count(CAS) {
         faults.push(format!("a compare-and-swap that is not {CAS}"));
+    } else if counts.cas == 1 && counts.releases == 1 && lock(entry) != LOCK {
+        let (found, right) = (lock(entry).join(", "), LOCK.join(", "));
+        faults.push(format!("the lock's order is {found}, where {right} is right"));
     }
     match row.wide_loads {
         Some(Wide::Global) if entry.wide_loads(Space::Global) == 0 => {

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask ptx`, `loom`, `bundle`, `deny`, `api` and `ci`.
+//! The project's own commands: `cargo xtask ptx`, `loom`, `fuzz`, `stress`, `bundle`, `deny`, `api` and `ci`.
 
 mod api;
 mod assemble;
@@ -8,7 +8,7 @@ mod ci;
 mod deny;
 mod error;
 mod expect;
-mod loom;
+mod harder;
 mod ptx;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +39,21 @@ enum Task {
     },
     /// Run the group lock in every order that its threads can take, and broken locks beside it.
     Loom,
+    /// Hold random shapes, strides and options against the reference.
+    Fuzz {
+        /// How many.
+        #[arg(long, default_value_t = 10_000)]
+        cases: u32,
+        /// Others with another.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Run backward many times on data whose gradients are whole numbers, and count the wrong ones.
+    Stress {
+        /// Runs of each case.
+        #[arg(long, default_value_t = 1000)]
+        runs: u32,
+    },
     /// Build every example, test and bench, and copy the programs to a directory: for a machine
     /// that has a GPU but no Rust.
     Bundle {
@@ -70,7 +85,9 @@ fn main() -> ExitCode {
     let done = root().and_then(|root| match cli.command {
         Task::Ptx { check: false, .. } => ptx::build(&root),
         Task::Ptx { check: true, require_ptxas } => check::check(&root, require_ptxas),
-        Task::Loom => loom::run(&root),
+        Task::Loom => harder::loom(&root),
+        Task::Fuzz { cases, seed } => harder::fuzz(&root, cases, seed),
+        Task::Stress { runs } => harder::stress(&root, runs),
         Task::Bundle { dir } => bundle::bundle(&root, &dir),
         Task::Deny { advisories } => deny::check(&root, advisories),
         Task::Api { check } => api::run(&root, check),

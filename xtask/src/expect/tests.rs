@@ -17,7 +17,17 @@ fn the_longest_row_counts() {
 
 /// The faults of a right first stage in which `change` replaces instructions.
 fn stage_1(suffix: &str, change: impl Fn(&'static str) -> Vec<&'static str>) -> Vec<String> {
-    let mut right = vec![CAS, "st.release.gpu.global.b32", "bar.sync", "bar.sync", "bar.sync"];
+    let mut right = vec![
+        "bar.sync",
+        CAS,
+        "bar.sync",
+        "ld.relaxed.gpu.global.u32",
+        "ld.global.cg.v4.u32",
+        "st.global.cg.v4.u32",
+        "bar.sync",
+        "st.relaxed.gpu.global.u32",
+        "st.release.gpu.global.b32",
+    ];
     match suffix {
         "_ring" => right.extend(["bar.sync", "cp.async.bulk.shared", "ld.shared.v4.b32"]),
         "_any" => right.extend([PASS; 4]),
@@ -37,7 +47,7 @@ fn a_right_first_stage_has_no_faults() {
 
 #[test]
 fn each_wrong_instruction_is_a_fault() {
-    let cases: [(&str, &str, &'static [&'static str]); 9] = [
+    let cases: [(&str, &str, &'static [&'static str]); 12] = [
         ("", CAS, &[CAS, CAS]),
         ("", CAS, &["atom.relaxed.gpu.global.cas.b32"]),
         ("", RELEASE, &["st.relaxed.gpu.global.b32"]),
@@ -47,6 +57,9 @@ fn each_wrong_instruction_is_a_fault() {
         ("_ring", "ld.shared", &["ld.global.v4.b32"]),
         ("_ring", "cp.async", &[]),
         ("_any", PASS, &[]),
+        ("", "ld.relaxed", &[]),
+        ("", "st.relaxed", &[]),
+        ("", "st.global.cg", &["st.global.cg.v4.u32", "st.relaxed.gpu.global.u32"]),
     ];
     for (suffix, right, wrong) in cases {
         let change = |this: &'static str| {
