@@ -73,10 +73,10 @@ fn cases(gpu: bool, runs: usize) -> Vec<Case> {
 fn signs([rows, columns]: [usize; 2]) -> (Vec<f32>, Vec<f32>) {
     let (mut x, mut dw) = (Vec::with_capacity(rows * columns), vec![0.0; columns]);
     for row in 0..rows {
-        for column in 0..columns {
+        for (column, dw) in dw.iter_mut().enumerate() {
             let sign = if (column + 7 * row) % columns < columns / 2 { 1.0 } else { -1.0 };
             x.push(sign);
-            dw[column] += sign;
+            *dw += sign;
         }
     }
     (x, dw)
