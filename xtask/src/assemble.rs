@@ -110,24 +110,38 @@ fn assemble_in(
     Ok(by_text)
 }
 
-/// One line an entry: its registers on each architecture, the most static shared memory on any,
-/// and the barriers and shuffles that are in its text.
+/// Warps that the registers of a multiprocessor hold, of 64 that it can: whole blocks of `threads`. A
+/// warp takes registers by 256, of the 65536 that every architecture here has.
+fn resident_warps(registers: u32, threads: u32) -> u32 {
+    let warps = threads.div_ceil(32).max(1);
+    let block = (32 * registers).next_multiple_of(256).max(256) * warps;
+    (65536 / block * warps).min(64)
+}
+
+/// One line an entry: its registers on each architecture, the most static shared memory on any, the
+/// most threads of its blocks, the warps of them that registers leave room for on sm_90, and the
+/// barriers and shuffles that are in its text.
 fn table(text: &Text, usages: &[Usage]) -> String {
     let (name, serves) = (text.name(), text.file.serves);
     let names = text.ptx.entries.iter().map(|entry| entry.name.len());
     let width = names.chain([name.len()]).max().unwrap_or(0);
     let columns: String = serves.iter().map(|arch| format!("{arch:>5}")).collect();
-    let mut lines = format!("{name:width$}{columns}   smem barriers shuffles\n");
+    let mut lines = format!("{name:width$}{columns}   smem threads warps barriers shuffles\n");
     for entry in &text.ptx.entries {
         let of_entry: Vec<&Usage> = usages.iter().filter(|u| u.entry == entry.name).collect();
-        let registers = |arch: &u32| {
-            let on = of_entry.iter().find(|usage| usage.arch == format!("sm_{arch}"));
-            on.map_or("    -".to_string(), |usage| format!("{:>5}", usage.registers))
+        let on = |arch: &u32| {
+            let usage = of_entry.iter().find(|usage| usage.arch == format!("sm_{arch}"));
+            usage.map(|usage| usage.registers)
         };
-        let registers: String = serves.iter().map(registers).collect();
+        let or_dash = |number: Option<u32>| number.map_or("-".into(), |number| number.to_string());
+        let registers: String =
+            serves.iter().map(|arch| format!("{:>5}", or_dash(on(arch)))).collect();
+        let threads = entry.max_threads;
+        let warps = on(&90).zip(threads).map(|(registers, most)| resident_warps(registers, most));
+        let blocks = format!("{:>8}{:>6}", or_dash(threads), or_dash(warps));
         let smem = of_entry.iter().map(|usage| usage.smem_bytes).max().unwrap_or(0);
         let Counts { barriers, shuffles, .. } = Counts::of(entry);
-        let counts = format!("{smem:>7}{barriers:>9}{shuffles:>9}");
+        let counts = format!("{smem:>7}{blocks}{barriers:>9}{shuffles:>9}");
         lines.push_str(&format!("{:width$}{registers}{counts}\n", entry.name));
     }
     lines
@@ -165,7 +179,7 @@ mod tests {
     }
 
     fn text() -> Text<'static> {
-        let text = ".version 8.0\n.target sm_90\n.visible .entry k()\n{\nbar.sync 0;\nret;\n}\n";
+        let text = ".version 8.0\n.target sm_90\n.visible .entry k()\n.maxntid 256, 1, 1\n{\nbar.sync 0;\nret;\n}\n";
         let ptx = Ptx::parse(text).unwrap();
         Text { file: &FILES[1], which: "built", text: text.into(), ptx }
     }
@@ -176,7 +190,7 @@ mod tests {
         let table = table(&text(), &list);
         let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines[0][..5], ["ferronorm.sm_90.ptx", "(built)", "90", "100", "120"]);
-        assert_eq!(lines[1], ["k", "40", "-", "38", "1152", "1", "0"]);
+        assert_eq!(lines[1], ["k", "40", "-", "38", "1152", "256", "48", "1", "0"]);
         assert_eq!(lines.len(), 2);
     }
 
