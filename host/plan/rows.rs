@@ -113,8 +113,8 @@ fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u
 
 /// Whether there are kernels with a ring for work of this kind, if it is plain. (us without and with
 /// one, rows that are not whole packs, M = 4096, H200: f16, N = 8191: forward 155, 93, backward 189,
-/// 101; f32, N = 1023: 30.1, 22.2 and 51.0, 41.6. The ring loses in forward of f16 at N = 1023 alone:
-/// 17.9, 20.8.)
+/// 101; f32, N = 1023: 30.1, 22.2 and 51.0, 41.6. In forward of f16 the ring loses at N = 1023, 17.9,
+/// 20.8, and gains nothing at 1025, 26.2, 26.9, and 2047, 31.3, 31.4.)
 fn has_ring(work: Work) -> bool {
     let Storage { x, params } = work.storage;
     x != DataType::F64 && (work.aligned || x == params)
