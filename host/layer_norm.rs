@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kernels::args::{BackwardArgs, ColumnsArgs, Extent, ForwardArgs, Partials, Rows};
-use kernels::entry::cpu::Args;
 
 use crate::device::Backend;
 use crate::plan::{self, Options, Want};
@@ -179,7 +178,7 @@ impl LayerNorm {
             None => ptr::null_mut(),
         };
         let args = ForwardArgs {
-            extent: Extent { chunks: plan.chunks, ..Extent::new(x.rows, x.columns) },
+            extent: Extent::new(x.rows, x.columns),
             eps: inputs.eps.into(),
             weight_offset: offset.into(),
             rms: self.rms,
@@ -194,11 +193,9 @@ impl LayerNorm {
         };
         match &*self.device.0 {
             Backend::Cpu(cpu) => {
-                for launch in plan.steps.iter() {
-                    // SAFETY: the tensors are on this device, their views lie within them, and what
-                    // is written is borrowed for writing, so that it overlaps nothing.
-                    unsafe { cpu.launch(launch, Args::Forward(&args)) };
-                }
+                // SAFETY: the tensors are on this device, their views lie within them, and what is
+                // written is borrowed for writing, so that it overlaps nothing.
+                unsafe { cpu.forward(&plan, &args) };
                 Ok(())
             }
             Backend::Gpu(gpu) => {
@@ -289,7 +286,7 @@ impl LayerNorm {
             None => Partials { packs: plan.packs, ..Partials::NONE },
         };
         let args = BackwardArgs {
-            extent: Extent { chunks: plan.chunks, ..Extent::new(x.rows, x.columns) },
+            extent: Extent::new(x.rows, x.columns),
             weight_offset: offset.into(),
             rms: self.rms,
             want_dw: want.dw,
@@ -320,11 +317,11 @@ impl LayerNorm {
             // and its locks are 0.
             Backend::Cpu(cpu) => unsafe {
                 run(0, &mut || {
-                    plan.rows.iter().for_each(|step| cpu.launch(step, Args::Backward(&args)));
+                    cpu.backward_rows(&plan, &args);
                     Ok(())
                 })?;
                 run(1, &mut || {
-                    plan.columns.iter().for_each(|step| cpu.launch(step, Args::Columns(&columns)));
+                    cpu.backward_columns(&plan, &columns);
                     Ok(())
                 })?;
             },

@@ -1,8 +1,9 @@
-//! The launches themselves, on device pointers and a stream of yours.
+//! The launches themselves, on device pointers and a stream of yours, or on the CPU.
 //!
 //! For callers who own their memory, such as another framework: make [`Kernels`] once for the
-//! current context, plan with [`crate::plan`], fill the arguments' structs, launch. A launch does
-//! not allocate, copy or wait.
+//! current context (or a [`Cpu`]), plan with [`crate::plan`], fill the arguments' structs, launch.
+//! [`Call`] does the planning and the filling in for the usual case. A launch does not allocate,
+//! copy or wait.
 //!
 //! Rows that are split into chunks need scratch memory of [`crate::plan::Forward::parts`] and
 //! [`crate::plan::Backward::parts`] bytes (16-byte aligned). Backward needs
@@ -30,6 +31,11 @@ use crate::driver::{self, CUlaunchAttribute, CUlaunchConfig, check, cuLaunchKern
 use crate::plan::{Backward, DeviceInfo, Forward, Instance, Kernel, Launch, instances};
 use crate::ptx::{self, Ptx};
 use crate::{Error, Result};
+
+mod call;
+
+pub use crate::device::cpu::Cpu;
+pub use call::{Call, Gradients, Scratch};
 
 /// The kernels of a PTX file, for one context.
 ///

@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use kernels::args::{BackwardArgs, ColumnsArgs, ForwardArgs};
 use kernels::entry::cpu::{Args, At, run_block};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Result;
-use crate::plan::Launch;
+use crate::plan::{Backward, DeviceInfo, Forward, Launch};
 
-pub(crate) struct Cpu {
+/// The kernels on the CPU, on memory of yours: what [`crate::raw::Kernels`] is for a GPU. A launch is
+/// over when it returns.
+pub struct Cpu {
     /// `None` if the system would not give it threads: blocks then run one after another.
     pool: Option<ThreadPool>,
     number: u32,
@@ -30,7 +33,8 @@ impl<A> Shared<'_, A> {
 }
 
 impl Cpu {
-    pub(crate) fn new(threads: usize) -> Cpu {
+    /// With `threads` OS threads; 0 for as many as there are cores.
+    pub fn new(threads: usize) -> Cpu {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = |i| format!("ferronorm-{i}");
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok();
@@ -70,6 +74,46 @@ impl Cpu {
         }
     }
 
+    /// What the planner needs to know of it.
+    pub fn info(&self) -> DeviceInfo {
+        DeviceInfo::CPU
+    }
+
+    /// Runs forward. `chunks` and `depth` of the arguments need not be set.
+    ///
+    /// # Safety
+    ///
+    /// `plan` was made for [`DeviceInfo::CPU`] and for the work of `args`; the promises of
+    /// [`kernels::forward::rows`].
+    pub unsafe fn forward(&self, plan: &Forward, args: &ForwardArgs) {
+        let mut args = *args;
+        args.extent.chunks = plan.chunks;
+        // SAFETY: the caller's promises.
+        plan.steps.iter().for_each(|step| unsafe { self.launch(step, Args::Forward(&args)) });
+    }
+
+    /// Runs stage 1 of backward. `chunks` and `depth` of the arguments need not be set.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cpu::forward`], with the promises of [`kernels::backward::rows`].
+    pub unsafe fn backward_rows(&self, plan: &Backward, args: &BackwardArgs) {
+        let mut args = *args;
+        args.extent.chunks = plan.chunks;
+        // SAFETY: the caller's promises.
+        plan.rows.iter().for_each(|step| unsafe { self.launch(step, Args::Backward(&args)) });
+    }
+
+    /// Runs stage 2 of backward.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cpu::forward`], with the promises of [`kernels::columns::reduce`].
+    pub unsafe fn backward_columns(&self, plan: &Backward, args: &ColumnsArgs) {
+        // SAFETY: the caller's promises.
+        plan.columns.iter().for_each(|step| unsafe { self.launch(step, Args::Columns(args)) });
+    }
+
     /// Runs a launch.
     ///
     /// # Safety
@@ -88,6 +132,7 @@ impl Cpu {
     }
 }
 
+/// Its threads, and a number that tells values apart.
 impl fmt::Display for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CPU, {} threads (#{})", self.threads(), self.number)

@@ -1,5 +1,5 @@
 //! Launches on memory of a test's own, of which several arguments may be the same: on a GPU by the
-//! raw layer, on the CPU by the kernels' own functions, one block after another.
+//! raw layer, on the CPU likewise, one block after another.
 
 use std::ffi::c_void;
 
@@ -7,17 +7,16 @@ use cust::context::{Context, CurrentContext};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::stream::{Stream, StreamFlags};
 use ferronorm::args::{BackwardArgs, ColumnsArgs, ForwardArgs, Rows, RowsMut};
-use ferronorm::plan::{Backward, DeviceInfo, Forward, Launch};
-use ferronorm::raw::Kernels;
+use ferronorm::plan::{Backward, DeviceInfo, Forward};
+use ferronorm::raw::{Cpu, Kernels};
 use ferronorm::{Device, Dtype, ptx};
-use kernels::entry::cpu::{Args, At, run_block};
 use libtest_mimic::Failed;
 
 use crate::common::Outcome;
 
 /// What runs launches.
 pub enum Machine {
-    Cpu,
+    Cpu(Cpu),
     Gpu(Gpu),
 }
 
@@ -32,7 +31,7 @@ impl Machine {
     /// For a device of the same kind, in a context and on a stream of its own.
     pub fn like(device: &Device) -> Result<Machine, Failed> {
         if !device.is_gpu() {
-            return Ok(Machine::Cpu);
+            return Ok(Machine::Cpu(Cpu::new(1)));
         }
         let context = Context::new(cust::device::Device::get_device(0)?)?;
         CurrentContext::set_current(&context)?;
@@ -47,7 +46,7 @@ impl Machine {
 
     pub fn info(&self) -> DeviceInfo {
         match self {
-            Machine::Cpu => DeviceInfo::CPU,
+            Machine::Cpu(cpu) => cpu.info(),
             Machine::Gpu(gpu) => gpu.kernels.info(),
         }
     }
@@ -58,14 +57,12 @@ impl Machine {
     ///
     /// As for [`Kernels::forward`].
     pub unsafe fn forward(&self, plan: &Forward, args: &ForwardArgs) -> Outcome {
-        let mut args = *args;
-        args.extent.chunks = plan.chunks;
         // SAFETY: the caller's promises.
         unsafe {
             match self {
-                Machine::Cpu => plan.steps.iter().for_each(|step| run(step, Args::Forward(&args))),
+                Machine::Cpu(cpu) => cpu.forward(plan, args),
                 Machine::Gpu(Gpu { kernels, stream, .. }) => {
-                    kernels.forward(plan, &args, stream.as_inner())?;
+                    kernels.forward(plan, args, stream.as_inner())?;
                     stream.synchronize()?;
                 }
             }
@@ -84,34 +81,21 @@ impl Machine {
         args: &BackwardArgs,
         columns: &ColumnsArgs,
     ) -> Outcome {
-        let mut args = *args;
-        args.extent.chunks = plan.chunks;
         // SAFETY: the caller's promises.
         unsafe {
             match self {
-                Machine::Cpu => {
-                    plan.rows.iter().for_each(|step| run(step, Args::Backward(&args)));
-                    plan.columns.iter().for_each(|step| run(step, Args::Columns(columns)));
+                Machine::Cpu(cpu) => {
+                    cpu.backward_rows(plan, args);
+                    cpu.backward_columns(plan, columns);
                 }
                 Machine::Gpu(Gpu { kernels, stream, .. }) => {
-                    kernels.backward_rows(plan, &args, stream.as_inner())?;
+                    kernels.backward_rows(plan, args, stream.as_inner())?;
                     kernels.backward_columns(plan, columns, stream.as_inner())?;
                     stream.synchronize()?;
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// # Safety
-///
-/// As for the kernel.
-unsafe fn run(launch: &Launch, args: Args<'_>) {
-    let (grid, threads) = (launch.grid as usize, launch.block as usize);
-    for index in 0..grid {
-        // SAFETY: the caller's promise.
-        unsafe { run_block(&launch.instance, At { index, grid, threads }, args) };
     }
 }
 
@@ -136,7 +120,7 @@ enum Place {
 impl Memory {
     pub fn new(machine: &Machine, data: &[u8]) -> Result<Memory, Failed> {
         let place = match machine {
-            Machine::Cpu => {
+            Machine::Cpu(_) => {
                 let words: Box<[u128]> = vec![0; data.len().div_ceil(16)].into();
                 let words = Box::into_raw(words);
                 // SAFETY: as many bytes were just allocated, for this value alone.

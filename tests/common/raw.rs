@@ -1,15 +1,12 @@
 //! A problem for the raw layer: device memory of the test's own, and the launches on it.
 
 use std::ffi::c_void;
-use std::num::NonZeroU32;
 
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::stream::Stream;
-use ferronorm::args::{
-    BackwardArgs, ColumnsArgs, Extent, ForwardArgs, Partials, RowStats, Rows, RowsMut,
-};
-use ferronorm::plan::{self, Storage, Want, Work};
-use ferronorm::raw::Kernels;
+use ferronorm::args::{RowStats, Rows, RowsMut};
+use ferronorm::plan::{self, Storage};
+use ferronorm::raw::{Call, Gradients, Kernels, Scratch};
 use ferronorm::{Dtype, Options, Result};
 
 use super::Inputs;
@@ -128,8 +125,8 @@ pub struct Raw {
     pub dy: Matrix,
     pub y: Matrix,
     pub dx: Matrix,
-    w: Matrix,
-    b: Matrix,
+    /// w and b, kept for their memory.
+    _inputs: [Matrix; 2],
     pub dw: Matrix,
     pub db: Matrix,
     pub stats: Bytes,
@@ -137,12 +134,10 @@ pub struct Raw {
     backward_parts: Bytes,
     sums: Bytes,
     pub locks: Bytes,
+    call: Call,
+    gradients: Gradients,
     forward: plan::Forward,
     backward: plan::Backward,
-    extent: Extent,
-    columns: usize,
-    lanes: usize,
-    eps: f64,
 }
 
 impl Raw {
@@ -165,25 +160,36 @@ impl Raw {
         let (dw, db) = (vector(None), vector(None));
         let stats = Bytes::new(vec![0xFF; rows * size_of::<RowStats<E::Real>>()]);
 
-        let pointers = [&x, &dy, &y, &dx, &w, &b].map(|matrix| matrix.address());
-        let strides = [&x, &dy, &y, &dx].map(|matrix| matrix.stride);
-        let aligned = plan::aligned(&pointers, &strides, columns, E::DTYPE);
-        let storage = Storage { x: E::DTYPE, params: P::DTYPE };
-        let work = Work { rows, columns, storage, aligned, plain: true };
-        let forward = plan::forward(kernels.info(), work, options)?;
-        let backward = plan::backward(kernels.info(), work, options, Want::ALL)?;
+        let call = Call {
+            rows,
+            columns,
+            storage: Storage { x: E::DTYPE, params: P::DTYPE },
+            eps: inputs.norm.eps,
+            rms: false,
+            x: x.rows(),
+            w: w.rows().ptr,
+            b: b.rows().ptr,
+        };
+        let gradients = Gradients {
+            dy: dy.rows(),
+            dx: dx.rows_mut(),
+            dw: dw.rows_mut().ptr,
+            db: db.rows_mut().ptr,
+        };
+        let forward = call.plan_forward(kernels.info(), y.rows_mut(), options)?;
+        let backward = call.plan_backward(kernels.info(), &gradients, options)?;
         let [forward_parts, backward_parts, sums] =
             [forward.parts, backward.parts, backward.sums()]
                 .map(|size| Bytes::new(vec![0xFF; size]));
         let locks = Bytes::new(vec![0; 4 * backward.locks()]);
-        let (extent, lanes, eps) = (Extent::new(rows, columns), E::LANES, inputs.norm.eps);
         Ok(Raw {
+            call,
+            gradients,
+            _inputs: [w, b],
             x,
             dy,
             y,
             dx,
-            w,
-            b,
             dw,
             db,
             stats,
@@ -193,10 +199,6 @@ impl Raw {
             locks,
             forward,
             backward,
-            extent,
-            columns,
-            lanes,
-            eps,
         })
     }
 
@@ -207,59 +209,22 @@ impl Raw {
     /// The context of `kernels` is current, `stream` is of it, and the value lives until the stream
     /// has been waited for. Copies to the device are over.
     pub unsafe fn launch(&self, kernels: &Kernels, stream: &Stream) -> Result<()> {
-        let (extent, stream) = (self.extent, stream.as_inner());
-        let partials = Partials {
-            sums: self.sums.address() as *mut c_void,
-            locks: self.locks.address() as *mut u32,
-            groups: NonZeroU32::new(self.backward.groups).expect("a group"),
-            packs: self.backward.packs,
+        let stream = stream.as_inner();
+        let address = |bytes: &Bytes| bytes.address() as *mut c_void;
+        let scratch = Scratch {
+            sums: address(&self.sums),
+            locks: address(&self.locks).cast(),
+            parts: address(&self.backward_parts),
         };
+        let (call, stats) = (&self.call, address(&self.stats));
+        let forward = call.forward(self.y.rows_mut(), stats, address(&self.forward_parts));
+        let (rows, columns) = call.backward(&self.backward, &self.gradients, stats, scratch);
         // SAFETY: all matrices lie on this device with the extent given, nothing overlaps, the locks
         // are 0, and the caller's promises.
         unsafe {
-            let args = ForwardArgs {
-                extent,
-                eps: self.eps.into(),
-                weight_offset: 0.0.into(),
-                rms: false,
-                x: self.x.rows(),
-                residual: Rows::NONE,
-                w: self.w.rows().ptr,
-                b: self.b.rows().ptr,
-                sum: RowsMut::NONE,
-                y: self.y.rows_mut(),
-                stats: self.stats.address() as *mut c_void,
-                parts: self.forward_parts.address() as *mut c_void,
-            };
-            kernels.forward(&self.forward, &args, stream)?;
-            let args = BackwardArgs {
-                extent,
-                weight_offset: 0.0.into(),
-                rms: false,
-                want_dw: true,
-                want_db: true,
-                x: self.x.rows(),
-                dy: self.dy.rows(),
-                w: self.w.rows().ptr,
-                stats: self.stats.address() as *const c_void,
-                add: [Rows::NONE; 2],
-                dx: self.dx.rows_mut(),
-                partials,
-                parts: self.backward_parts.address() as *mut c_void,
-            };
-            kernels.backward_rows(&self.backward, &args, stream)?;
-            let args = ColumnsArgs {
-                columns: self.columns,
-                chunks: self.backward.chunks.get(),
-                lanes: self.lanes,
-                used_groups: self.backward.used_groups,
-                add_dw: false,
-                add_db: false,
-                partials,
-                dw: self.dw.rows_mut().ptr,
-                db: self.db.rows_mut().ptr,
-            };
-            kernels.backward_columns(&self.backward, &args, stream)
+            kernels.forward(&self.forward, &forward, stream)?;
+            kernels.backward_rows(&self.backward, &rows, stream)?;
+            kernels.backward_columns(&self.backward, &columns, stream)
         }
     }
 
