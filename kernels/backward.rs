@@ -39,7 +39,8 @@ use crate::moments::Hat;
 use crate::real::Real;
 use crate::{Block, Feed, lock};
 
-/// Stage 1 of the backward kernels: V packs per thread and row, R rows per tile.
+/// Stage 1 of the backward kernels: V packs per thread and row, R rows per tile. w is held in
+/// registers if W is V, and else (0) read from where the feed has it.
 ///
 /// # Safety
 ///
@@ -55,8 +56,10 @@ use crate::{Block, Feed, lock};
 /// - Every block of the grid runs this with the same arguments. (They may start in any order: a
 ///   block waits for a lock's holder alone.)
 #[inline(always)]
-pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize>(block: &mut B, args: &BackwardArgs)
-where
+pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
+    block: &mut B,
+    args: &BackwardArgs,
+) where
     B: Block,
     F: Feed<B, E, P, 2, 1>,
     E: Element,
@@ -66,7 +69,11 @@ where
     let terms = Terms::<E::Real>::new::<E>(args);
     // SAFETY: the caller's promises on x, dy, w and stats.
     let mut feed = unsafe { F::open(block, extent, R, [args.x, args.dy], [args.w], args.stats) };
-    let mut gradient = block.state(|_| Gradient::<E, V>::ZERO);
+    let threads = block.threads();
+    let mut gradient = block.state(|thread| {
+        let w = arch::from_fn(|v| feed.vector(0, v * threads + thread));
+        Gradient::<E, V, W> { w, ..Gradient::ZERO }
+    });
 
     while let Some(first) = feed.next(block) {
         // SAFETY: the feed was opened with statistics.
@@ -78,9 +85,10 @@ where
         let (whole, columns) = (F::WHOLE_PACKS, extent.columns);
 
         let threads = block.threads();
-        let sums = block.sum(&mut gradient, |thread, _| {
+        let sums = block.sum(&mut gradient, |thread, &mut Gradient { w: held, .. }| {
             let pack = |v| v * threads + thread;
-            let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
+            let read = |r, pack| read(&feed, r, pack);
+            let w = |v| if W == V { held[v] } else { feed.vector(0, pack(v)) };
             let dots = |terms| dots::<E, V, R>(columns, live, pack, read, w, hat, terms);
             match terms.plain::<E, P>(F::PLAIN_ONLY, whole) {
                 Some(plain) => dots(&plain),
@@ -94,8 +102,9 @@ where
 
         let threads = block.threads();
         block.each(&mut gradient, |thread, gradient| {
-            let pack = |v| v * threads + thread;
-            let (read, w) = (|r, pack| read(&feed, r, pack), |pack| feed.vector(0, pack));
+            let (pack, held) = (|v| v * threads + thread, gradient.w);
+            let read = |r, pack| read(&feed, r, pack);
+            let w = |v| if W == V { held[v] } else { feed.vector(0, pack(v)) };
             let mut rows = |terms| {
                 // SAFETY: each thread stores its own packs.
                 unsafe { gradient.rows(whole, args, first, live, pack, read, w, hat, c, terms) };
@@ -111,7 +120,7 @@ where
     arch::let_next_start();
     let group = block.index() as u32 % args.partials.groups;
     // SAFETY: the caller's promises on the partials.
-    unsafe { gradient_to_group::<B, E, V>(block, &mut gradient, args, group as usize) };
+    unsafe { gradient_to_group(block, &mut gradient, args, group as usize) };
 }
 
 /// What the formulae take beside a row's own data.
@@ -191,7 +200,7 @@ pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
         if !terms.want_dx || valid_lanes::<E>(columns, pack) == 0 {
             continue;
         }
-        let w = weights::<E>(w(pack), terms.weight_offset);
+        let w = weights::<E>(w(v), terms.weight_offset);
         for r in 0..R {
             if !live(r) {
                 continue;
@@ -215,14 +224,16 @@ pub(crate) fn dots<E: Element, const V: usize, const R: usize>(
     c.map(|[c1, c2]| [c1.tree_sum(), c2.tree_sum()])
 }
 
-/// A thread's share of dw and db.
-pub(crate) struct Gradient<E: Element, const V: usize> {
+/// A thread's share of dw and db, and of w if it is held.
+pub(crate) struct Gradient<E: Element, const V: usize, const W: usize> {
     dw: [E::Lanes; V],
     db: [E::Lanes; V],
+    w: [E::Lanes; W],
 }
 
-impl<E: Element, const V: usize> Gradient<E, V> {
-    pub(crate) const ZERO: Self = Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V] };
+impl<E: Element, const V: usize, const W: usize> Gradient<E, V, W> {
+    pub(crate) const ZERO: Self =
+        Gradient { dw: [E::Lanes::ZERO; V], db: [E::Lanes::ZERO; V], w: [E::Lanes::ZERO; W] };
 
     /// A thread's part of R rows from row `first` on, those that are `live`: adds to dw and db, and
     /// stores dx, for its packs `pack(0)` to `pack(V - 1)` of (x, dy) and w, as far as they exist.
@@ -252,7 +263,7 @@ impl<E: Element, const V: usize> Gradient<E, V> {
             if none_to_store::<E>(whole, columns, pack) {
                 continue;
             }
-            let w = weights::<E>(w(pack), terms.weight_offset);
+            let w = weights::<E>(w(v), terms.weight_offset);
             for r in 0..R {
                 if !live(r) {
                     continue;
@@ -322,9 +333,9 @@ unsafe fn add<E: Element>(
 ///
 /// `args.partials` as [`rows`] asks, with `slot` in it.
 #[inline(always)]
-pub(crate) unsafe fn gradient_to_group<B: Block, E: Element, const V: usize>(
+pub(crate) unsafe fn gradient_to_group<B: Block, E: Element, const V: usize, const W: usize>(
     block: &mut B,
-    gradient: &mut B::State<Gradient<E, V>>,
+    gradient: &mut B::State<Gradient<E, V, W>>,
     args: &BackwardArgs,
     slot: usize,
 ) {
@@ -338,7 +349,7 @@ pub(crate) unsafe fn gradient_to_group<B: Block, E: Element, const V: usize>(
     let sums = unsafe { partials.sums.cast::<E::Real>().add(slot * 2 * columns) };
     // 16 bytes of dw, or of db, at a time: part 0 of each of the thread's packs, then part 1.
     let half = V * (E::LANES / E::Real::LANES);
-    let part_of = |gradient: &Gradient<E, V>, part: usize| {
+    let part_of = |gradient: &Gradient<E, V, W>, part: usize| {
         let (lanes, part) =
             if part < half { (&gradient.dw, part) } else { (&gradient.db, part - half) };
         let mut sum = <E::Real as Element>::Lanes::ZERO;

@@ -1,7 +1,7 @@
 //! Blocks that hold whole rows: how many threads own a row, how many blocks there are, and whether
 //! they read through a ring.
 
-use kernels::entry::instance::{packs, ring_rows, team_threads};
+use kernels::entry::instance::{holds_w, packs, ring_rows, team_threads};
 use kernels::feed::RingLayout;
 
 use super::{
@@ -113,8 +113,7 @@ fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u
 
 /// Whether there are kernels with a ring for work of this kind, if it is plain. (us without and with
 /// one, rows that are not whole packs, M = 4096, H200: f16, N = 8191: forward 155, 93, backward 189,
-/// 101; f32, N = 1023: 30.1, 22.2 and 51.0, 41.6. In forward of f16 the ring loses at N = 1023, 17.9,
-/// 20.8, and gains nothing at 1025, 26.2, 26.9, and 2047, 31.3, 31.4.)
+/// 101; f32, N = 1023: 30.1, 22.2 and 51.0, 41.6.)
 fn has_ring(work: Work) -> bool {
     let Storage { x, params } = work.storage;
     x != DataType::F64 && (work.aligned || x == params)
@@ -148,7 +147,11 @@ fn ring(
         Tile::Several => false,
     };
     let Storage { x, params } = work.storage;
-    if !device.ring || !work.plain || single || !has_ring(work) {
+    // Rows of one warp that are not whole packs. (us without and with a ring, forward, f16, M = 4096,
+    // H200: N = 127: 8.6, 9.5; 255: 8.6, 9.3; 511, of two warps: 12.0, 11.3; 767: 16.3, 18.1; 1023:
+    // 17.8, 19.9.)
+    let short = kernel == Kernel::Forward && !work.aligned && x.size() == 2 && team.threads == 32;
+    if !device.ring || !work.plain || single || short || !has_ring(work) {
         return None;
     }
     let row = (work.columns * x.size()) as u32;
@@ -156,7 +159,10 @@ fn ring(
     let vector = RingLayout::vector_bytes(row, params.size() / x.size());
     let layout = match kernel {
         Kernel::Forward => RingLayout::new(1, 2, false, rows, pitch, vector),
-        _ => RingLayout::new(2, 1, true, rows, pitch, vector),
+        _ => {
+            let held = work.aligned && holds_w(kernel, x, team.packs);
+            RingLayout::new(2, if held { 0 } else { 1 }, true, rows, pitch, vector)
+        }
     };
     let (most, max_depth) = ring_blocks(device, work, kernel, team);
     (1..=most).rev().find_map(|blocks| {

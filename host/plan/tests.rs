@@ -226,3 +226,28 @@ fn only_plain_work_goes_through_a_ring() {
         }
     }
 }
+
+#[test]
+fn f32_rows_have_a_ring_as_long_as_a_block_of_v8_holds_them() {
+    for (columns, feed) in [(9728, Feed::Ring), (12288, Feed::Ring), (12292, Feed::Direct)] {
+        let plan = backward_all(H200, work(4096, columns, F32), Options::default()).unwrap();
+        assert_eq!(only(&plan.rows).instance.feed, feed, "{columns}");
+    }
+}
+
+#[test]
+fn forward_of_unaligned_16_bit_rows_of_a_warp_has_no_ring() {
+    let feeds = |storage, columns| {
+        let work = work(4096, columns, storage);
+        let forward = forward(H200, work, Options::default()).unwrap();
+        let backward = backward_all(H200, work, Options::default()).unwrap();
+        [only(&forward.steps), only(&backward.rows)].map(|launch| launch.instance.feed)
+    };
+    for columns in [127, 255, 767, 1023] {
+        assert_eq!(feeds(F16, columns), [Feed::Any, Feed::Shifted], "{columns}");
+    }
+    for (storage, columns) in [(F16, 511), (F16, 1025), (F32, 1023)] {
+        assert_eq!(feeds(storage, columns), [Feed::Shifted; 2], "{storage} {columns}");
+    }
+    assert_eq!(feeds(F16, 1024), [Feed::Ring; 2]);
+}

@@ -18,7 +18,7 @@ use super::nvptx::GpuBlock;
 use crate::args::{Extent, RowStats, Rows};
 use crate::block::WARP;
 use crate::element::Lanes;
-use crate::feed::{RingLayout, live};
+use crate::feed::{RingLayout, live, params};
 use crate::lock::Gate;
 use crate::{Block, Element, Feed, Pack, Params, Real, memory};
 
@@ -26,13 +26,16 @@ cuda_std::dynamic_shared!(dynamic, "ferronorm_ring");
 
 /// Tiles in shared memory, filled ahead of the block by the copy engine. WHOLE is
 /// [`Feed::WHOLE_PACKS`]; without it, a row comes with all 16-byte granules that it lies in, and each
-/// pack is shifted out of two of them.
-pub struct Ring<E, P, const T: usize, const C: usize, const WHOLE: bool> {
+/// pack is shifted out of two of them. Without VECTORS, those are read from global memory, and leave
+/// their room to tiles.
+pub struct Ring<E, P, const T: usize, const C: usize, const WHOLE: bool, const VECTORS: bool> {
     extent: Extent,
     rows_per_tile: usize,
     matrices: [Rows; T],
     stats: *const c_void,
     row_bytes: u32,
+    /// The vectors in global memory, for a ring that leaves them there.
+    global: [*const c_void; C],
     /// Shared addresses of the vectors, of the slots' mbarriers, of slot 0, and a slot's size.
     vectors: u32,
     barriers: u32,
@@ -46,8 +49,11 @@ pub struct Ring<E, P, const T: usize, const C: usize, const WHOLE: bool> {
     types: PhantomData<(E, P)>,
 }
 
-impl<E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool>
-    Ring<E, P, T, C, WHOLE>
+impl<E, P, const T: usize, const C: usize, const WHOLE: bool, const VECTORS: bool>
+    Ring<E, P, T, C, WHOLE, VECTORS>
+where
+    E: Element,
+    P: Params<E>,
 {
     /// Slots that are in use when `recycle` is called, and cannot be filled: one, but where the
     /// tile is held in registers.
@@ -158,10 +164,7 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool
             if WHOLE && !vectors[i].is_null() {
                 continue;
             }
-            let mut lanes = P::Lanes::ZERO;
-            for l in 0..P::LANES {
-                lanes[l] = if i == 0 { E::Real::ONE } else { E::Real::ZERO };
-            }
+            let lanes = if i == 0 { ones::<P>() } else { P::Lanes::ZERO };
             let (vector, bytes) = self.vector_at(i);
             let mut pack = thread::thread_idx_x();
             while 16 * pack < bytes {
@@ -199,7 +202,7 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool
     /// Waits for the vectors.
     #[inline(always)]
     fn wait_for_vectors(&self) {
-        if WHOLE {
+        if WHOLE && VECTORS {
             // SAFETY: initialised by `open`, which has asked for them.
             unsafe { bulk::wait(dynamic(), 0) };
         }
@@ -237,8 +240,8 @@ impl<E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool
     }
 }
 
-impl<E, P, const T: usize, const C: usize, const WHOLE: bool> Feed<GpuBlock, E, P, T, C>
-    for Ring<E, P, T, C, WHOLE>
+impl<E, P, const T: usize, const C: usize, const WHOLE: bool, const VECTORS: bool>
+    Feed<GpuBlock, E, P, T, C> for Ring<E, P, T, C, WHOLE, VECTORS>
 where
     E: Element<Real = f32>,
     P: Params<E>,
@@ -259,13 +262,16 @@ where
         let row_bytes = extent.columns as u32 * size_of::<E>() as u32;
         let vector_bytes = RingLayout::vector_bytes(row_bytes, P::PACKS);
         let pitch = RingLayout::pitch(WHOLE, row_bytes);
-        let layout = RingLayout::new(T, C, !stats.is_null(), rows_per_tile, pitch, vector_bytes);
+        let in_ring = if VECTORS { C } else { 0 };
+        let layout =
+            RingLayout::new(T, in_ring, !stats.is_null(), rows_per_tile, pitch, vector_bytes);
         let ring = Ring {
             extent,
             rows_per_tile,
             matrices,
             stats,
             row_bytes,
+            global: vectors,
             vectors: dynamic() + RingLayout::VECTORS,
             barriers: dynamic() + 8,
             slots: dynamic() + layout.slots,
@@ -286,17 +292,20 @@ where
             }
             bulk::fence_init();
         });
-        if WHOLE {
+        if WHOLE && VECTORS {
             ring.fill(vectors);
         }
         // SAFETY: `open` is reached by the whole block.
         unsafe { thread::sync_threads() };
         // What is used first is asked for first.
-        if WHOLE && T > 1 {
+        if WHOLE && VECTORS && T > 1 {
             ring.ask_vectors(block, vectors);
         }
         for tiles in 1..=extent.depth - Self::LAG {
             ring.ask(block, tiles);
+        }
+        if !VECTORS {
+            return ring;
         }
         if !WHOLE {
             ring.fill(vectors);
@@ -361,6 +370,14 @@ where
 
     #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
+        if !VECTORS {
+            let (global, columns) = (self.global[vector], self.extent.columns);
+            if vector == 0 && global.is_null() {
+                return ones::<E>();
+            }
+            // SAFETY: `open`'s caller said that the vectors are readable.
+            return unsafe { params::<E, P>(WHOLE, global, columns, pack) };
+        }
         let (vector, bytes) = self.vector_at(vector);
         let mut packs = [Pack::default(); 2];
         for i in 0..P::PACKS {
@@ -381,4 +398,14 @@ where
         let [mean, mean_lo, rstd, rstd_lo] = words.map(f32::from_bits);
         RowStats { mean, mean_lo, rstd, rstd_lo }
     }
+}
+
+/// An absent weight.
+#[inline(always)]
+fn ones<E: Element>() -> E::Lanes {
+    let mut lanes = E::Lanes::ZERO;
+    for l in 0..E::LANES {
+        lanes[l] = E::Real::ONE;
+    }
+    lanes
 }

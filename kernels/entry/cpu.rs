@@ -159,7 +159,7 @@ impl<E: Element, P: Params<E>, const V: usize, const R: usize, const WHOLE: bool
                 }
                 (Kernel::BackwardRows, Args::Backward(args)) => {
                     let args = *args;
-                    backward::rows::<_, CpuFeed<2, 1, WHOLE, FULL>, E, P, V, R>(block, &args)
+                    backward::rows::<_, CpuFeed<2, 1, WHOLE, FULL>, E, P, V, R, 0>(block, &args)
                 }
                 (kernel, args) => unreachable!("{kernel:?} with {args:?}"),
             }

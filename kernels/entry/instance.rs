@@ -254,6 +254,14 @@ pub const fn ring_rows(kernel: Kernel, packs: usize) -> &'static [usize] {
     }
 }
 
+/// Whether the backward kernel that reads whole packs through a ring holds w in registers: of f32, V =
+/// 8, whose tiles are so large that w finds no room beside two of them from N = 9.7 K on. (us, M = 4096,
+/// H200: N = 12288: 165 and 266 without a ring; 11264: 153, 156 with w in the ring. 16-bit types gain
+/// nothing: N = 4096: 38.2 and 37.5.)
+pub const fn holds_w(kernel: Kernel, dtype: DataType, packs: usize) -> bool {
+    matches!((kernel, dtype, packs), (Kernel::BackwardRows, DataType::F32, 8))
+}
+
 /// The feeds that there are; f64 is for exactness, and has one. What is rare, rows of 16 bits beside
 /// f32 weights that are not whole packs, does without a ring of its own.
 fn feeds(storage: Storage, ring: bool) -> &'static [Feed] {

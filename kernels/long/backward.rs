@@ -29,7 +29,7 @@ pub unsafe fn dots<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Bac
             // SAFETY: the chunk exists.
             let read = |_, pack| unsafe { chunk.rows::<E>(args, chunk.row, pack) };
             // SAFETY: as above.
-            let w = |pack| unsafe { chunk.params::<E, P>(args.w, pack) };
+            let w = |v| unsafe { chunk.params::<E, P>(args.w, pack(v)) };
             dots_of::<E, V, 1>(chunk.columns, |_| true, pack, read, w, [hat], &terms)
         });
         let four = [c1, c2, E::Real::ZERO, E::Real::ZERO];
@@ -83,7 +83,7 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
     if terms.want_dx {
         piece.dx.ptr = piece.dx.ptr.cast::<E>().wrapping_add(chunk.start).cast();
     }
-    let mut gradient = block.state(|_| Gradient::<E, V>::ZERO);
+    let mut gradient = block.state(|_| Gradient::<E, V, 0>::ZERO);
 
     let mut row = first;
     while row < extent.rows {
@@ -106,7 +106,7 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
             // SAFETY: the chunk exists, and the row.
             let read = |_, pack| unsafe { chunk.rows::<E>(args, row, pack) };
             // SAFETY: as above.
-            let w = |pack| unsafe { chunk.params::<E, P>(args.w, pack) };
+            let w = |v| unsafe { chunk.params::<E, P>(args.w, pack(v)) };
             // SAFETY: as above; each thread stores its own packs.
             unsafe {
                 let c = [[c1, c2]];
@@ -120,5 +120,5 @@ pub unsafe fn apply<B: Block, E: Element, P: Params<E>>(block: &mut B, args: &Ba
     let group = first as u32 % args.partials.groups;
     let slot = group as usize * chunks.get() + block.index() % chunks;
     // SAFETY: the caller's promises on the partials.
-    unsafe { gradient_to_group::<B, E, V>(block, &mut gradient, args, slot) };
+    unsafe { gradient_to_group(block, &mut gradient, args, slot) };
 }
