@@ -10,7 +10,9 @@
 //! [`crate::plan::Backward::sums`] bytes (likewise) and [`crate::plan::Backward::locks`] words. The
 //! words must be 0 before the first launch; stage 2 leaves them at 0, so a pair of launches leaves
 //! them ready for the next, also in a replayed CUDA graph. Where a stage 1 was launched without its
-//! stage 2, clear them. Launches that run at the same time need scratch of their own.
+//! stage 2, clear them. With [`crate::Reduction::Deterministic`] no block shares a group, and the words
+//! are never read: they may hold anything. Launches that run at the same time need scratch of their
+//! own.
 //!
 //! Rows that are not whole, aligned packs are read in whole granules of 16 bytes, on 16-byte
 //! boundaries: with those up to 14 bytes before and behind a matrix that share a granule with it. They
