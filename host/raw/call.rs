@@ -49,7 +49,7 @@ pub struct Call {
     pub columns: usize,
     /// Types of x, dy, y and dx, and of w, b, dw and db: a pair of [`Storage::ALL`].
     pub storage: Storage,
-    /// Added to the variance inside the root: finite, not negative.
+    /// Added to the variance inside the root. A row for which the sum is negative is NaN.
     pub eps: f64,
     /// RMSNorm: the mean is taken to be 0.
     pub rms: bool,
@@ -96,7 +96,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Dtypes`], and those of [`plan::forward`].
+    /// [`Error::Dtypes`], and those of [`plan::forward`].
     pub fn plan_forward(
         &self,
         device: DeviceInfo,
@@ -131,7 +131,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Dtypes`], and those of [`plan::backward`].
+    /// [`Error::Dtypes`], and those of [`plan::backward`].
     pub fn plan_backward(
         &self,
         device: DeviceInfo,
@@ -187,12 +187,9 @@ impl Call {
     }
 
     fn check(&self) -> Result<()> {
-        let Call { storage, eps, .. } = *self;
+        let Call { storage, .. } = *self;
         if !Storage::ALL.contains(&storage) {
             return Err(Error::Dtypes { x: storage.x, w: storage.params });
-        }
-        if !(eps.is_finite() && eps >= 0.0) {
-            return Err(Error::Epsilon { found: eps });
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ferronorm import _ferronorm
@@ -63,7 +63,7 @@ def rms_norm(
 def rms_norm_vjp(
     x: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float = 1e-5
 ) -> tuple[Any, Callable[[Any], tuple[Any, Any]]]:
-    """:func:`rms_norm`, and the function from the gradient of its result to those of x and weight."""
+    """:func:`rms_norm`, and the function from its result's gradient to those of x and weight."""
     norm = _Norm(x, normalized_shape, weight, None, eps, rms=True)
     y, stats = norm.forward()
     return y, lambda dy: norm.backward(dy, stats)[:2]
@@ -99,6 +99,8 @@ class _Norm:
         rms: bool,
     ) -> None:
         shape = _shape(normalized_shape)
+        if not 0 <= eps < inf:
+            raise ValueError(f"eps: {eps}, where a finite number of at least 0 is wanted")
         x, self.place = _import("x", x, None)
         self.dims, self.columns, self.eps, self.rms = len(shape), prod(shape), eps, rms
         if not shape or x.shape[-self.dims :] != shape:

@@ -15,9 +15,7 @@ fn raise(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
-        Error::Epsilon { .. } | Error::Dtypes { .. } | Error::TooLarge { .. } => {
-            PyValueError::new_err(text)
-        }
+        Error::Dtypes { .. } | Error::TooLarge { .. } => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }
 }

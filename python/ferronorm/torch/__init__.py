@@ -31,6 +31,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """``torch.nn.functional.layer_norm``, by ferronorm's kernels."""
+    _check_is_tensor(input)
     if torch.is_autocast_enabled("cuda") and input.is_cuda:
         # As torch does: layer_norm is on the list of what autocast calculates in f32.
         input, weight, bias = (
@@ -47,13 +48,19 @@ def rms_norm(
     eps: float | None = None,
 ) -> Tensor:
     """``torch.nn.functional.rms_norm``, by ferronorm's kernels."""
+    _check_is_tensor(input)
     real = input.dtype if input.dtype in (torch.float64, torch.float32) else torch.float32
     if eps is None:
         eps = torch.finfo(real).eps
     if weight is not None and weight.dtype != input.dtype:
-        # torch takes any pair of types.
+        # torch takes any pair of types. The kernels calculate in `real` anyway.
         weight = weight.to(real)
     return apply(input, tuple(normalized_shape), weight, None, eps, True)
+
+
+def _check_is_tensor(input: Tensor) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"input: {type(input).__name__}, where a Tensor is wanted")
 
 
 class LayerNorm(nn.LayerNorm):

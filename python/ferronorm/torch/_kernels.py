@@ -1,4 +1,4 @@
-"""The kernels on torch's tensors: memory by torch's allocator, launches on torch's current stream."""
+"""The kernels on torch's tensors: memory by torch's allocator, launches on its current stream."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _TYPES = {
-    (getattr(torch, x), getattr(torch, w)): place
-    for place, (x, w) in enumerate(_ferronorm.TYPES)
+    (getattr(torch, x), getattr(torch, w)): place for place, (x, w) in enumerate(_ferronorm.TYPES)
 }
 _FLOATS = {x for x, _ in _TYPES}
 
@@ -30,13 +29,17 @@ def stats_dtype(x: Tensor) -> torch.dtype:
 def check(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None
 ) -> int:
-    """Refuses what torch refuses, with the same kind of error. Gives the types' place in TYPES."""
+    """Refuses what torch refuses, with its errors. Gives the types' place in TYPES."""
     shape = tuple(normalized_shape)
     if not shape:
-        raise RuntimeError("normalized_shape: [], where at least one dimension is wanted")
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
     if x.shape[-len(shape) :] != shape:
         raise RuntimeError(
-            f"input: shape {list(x.shape)}, where [*, {', '.join(map(str, shape))}] is wanted"
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, shape))}], but got input of size{list(x.shape)}"
         )
     dtype = x.dtype
     for name, tensor in (("weight", weight), ("bias", bias)):
@@ -44,7 +47,8 @@ def check(
             continue
         if tensor.shape != shape:
             raise RuntimeError(
-                f"{name}: shape {list(tensor.shape)}, where {list(shape)} is wanted"
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
             )
         if tensor.device != x.device:
             raise RuntimeError(f"{name}: on {tensor.device}, where the input is on {x.device}")

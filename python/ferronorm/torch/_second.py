@@ -26,9 +26,7 @@ def second_derivative(
     """The gradients of dy, x and weight, from those of dx, dw and db: ``u``, ``v`` and ``t``."""
     real = torch.float64 if x.dtype == torch.float64 else torch.float32
     types = dy.dtype, x.dtype, None if weight is None else weight.dtype
-    dy, x, weight, u, v, t = (
-        None if z is None else z.to(real) for z in (dy, x, weight, u, v, t)
-    )
+    dy, x, weight, u, v, t = (None if z is None else z.to(real) for z in (dy, x, weight, u, v, t))
     row, rows = list(range(-dims, 0)), list(range(x.dim() - dims))
 
     def mean(z: Tensor) -> Tensor:
@@ -51,7 +49,9 @@ def second_derivative(
             of_weight = (dy * p(u)).sum(rows) if rows else dy * p(u)
         # rstd and x_hat depend on x, in P of the product.
         a, b = mean(wdy * x_hat), mean(u * x_hat)
-        of_x = -rstd * (rstd * x_hat * (mean(centre(u) * centre(wdy)) - a * b) + p(wdy) * b + p(u) * a)
+        of_x = -rstd * (
+            rstd * x_hat * (mean(centre(u) * centre(wdy)) - a * b) + p(wdy) * b + p(u) * a
+        )
     if v is not None:
         of_dy = v * x_hat if of_dy is None else of_dy + v * x_hat
         of_x = p(v * dy) if of_x is None else of_x + p(v * dy)

@@ -88,9 +88,7 @@ def backward(
         return z.sum(rows) if rows else z
 
     if mask[1] and weight is not None:
-        mean, mean_lo, rstd, rstd_lo = (
-            z.reshape(*z.shape, *(1,) * dims) for z in stats.unbind(-1)
-        )
+        mean, mean_lo, rstd, rstd_lo = (z.reshape(*z.shape, *(1,) * dims) for z in stats.unbind(-1))
         x_hat = (x - mean - mean_lo) * (rstd + rstd_lo)
         dw = total(dy * x_hat).to(weight.dtype)
     if mask[2] and bias is not None:
