@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ferronorm.torch._ops import apply
+from ferronorm.torch._apply import apply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,10 +1,12 @@
-"""Batching rules: what the operators are under ``torch.func.vmap``."""
+"""The operators under ``torch.func``'s transforms: autograd as they want it, and rules for vmap."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from ferronorm.torch import _autograd, _ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +29,7 @@ def _beside(vector: Tensor, dim: int | None, x: Tensor) -> Tensor:
     return vector.reshape(vector.shape[0], *(1,) * rows, *vector.shape[1:])
 
 
-def forward(
+def _forward_of_batch(
     info: Any,
     in_dims: tuple[Any, ...],
     x: Tensor,
@@ -42,10 +44,9 @@ def forward(
     x, weight, bias = _front(x, of_x), _front(weight, of_weight), _front(bias, of_bias)
     if of_x is None:
         x = x.expand(info.batch_size, *x.shape)
-    operator = torch.ops.ferronorm.layer_norm
     if of_weight is None and of_bias is None:
-        return operator(x, normalized_shape, weight, bias, eps, rms), (0, 0)
-    y, stats = operator(x, normalized_shape, None, None, eps, rms)
+        return Forward.apply(x, normalized_shape, weight, bias, eps, rms), (0, 0)
+    y, stats = Forward.apply(x, normalized_shape, None, None, eps, rms)
     if weight is not None:
         y = y * _beside(weight, of_weight, y)
     if bias is not None:
@@ -53,7 +54,7 @@ def forward(
     return (y.to(x.dtype), stats), (0, 0)
 
 
-def backward(
+def _backward_of_batch(
     info: Any,
     in_dims: tuple[Any, ...],
     dy: Tensor,
@@ -80,7 +81,7 @@ def backward(
         product, w = dy, weight
         if of_weight is not None:
             product, w = (dy * _beside(weight, of_weight, dy)).to(dy.dtype), None
-        dx, _, _ = torch.ops.ferronorm.layer_norm_backward(
+        dx, _, _ = Backward.apply(
             product, x, normalized_shape, stats, w, None, eps, rms, [True, False, False]
         )
 
@@ -94,3 +95,25 @@ def backward(
     if mask[2] and bias is not None:
         db = total(dy.to(stats.dtype)).to(bias.dtype)
     return (dx, dw, db), tuple(0 if wanted else None for wanted in mask)
+
+
+class Forward(torch.autograd.Function):
+    """The operator ``layer_norm``."""
+
+    forward = staticmethod(_ops.forward)
+    setup_context = staticmethod(_autograd.setup_context)
+    vmap = staticmethod(_forward_of_batch)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor | None, _: None) -> tuple[Any, ...]:
+        """The gradients."""
+        return _autograd.gradients(ctx, dy, Backward.apply)
+
+
+class Backward(torch.autograd.Function):
+    """The operator ``layer_norm_backward``."""
+
+    forward = staticmethod(_ops.backward)
+    setup_context = staticmethod(_autograd.setup_second)
+    backward = staticmethod(_autograd.second)
+    vmap = staticmethod(_backward_of_batch)
