@@ -105,7 +105,10 @@ impl Forward {
             // SAFETY: planned for the CPU and these arguments. The package's Python half, which alone
             // makes these objects, holds arrays of the types and sizes said for the whole call, and
             // what is written is newly allocated.
-            Device::Cpu(cpu) => Ok(unsafe { cpu.forward(&self.plan, &args) }),
+            Device::Cpu(cpu) => unsafe {
+                cpu.forward(&self.plan, &args);
+                Ok(())
+            },
             // SAFETY: as above, planned for these kernels, whose context is current; the stream is
             // the framework's current one of this device, in whose order it reuses memory.
             Device::Gpu(gpu) => gpu

@@ -1,7 +1,7 @@
 //! The compiled half of the Python package: LayerNorm on addresses.
 //!
-//! The Python half owns the memory. It says where arrays lie and how large they are ([`call`]), and
-//! this half plans and launches. `device` is a CUDA device's number, or -1 for the CPU.
+//! The Python half owns the memory, and says where arrays lie and how large they are. This half plans
+//! and launches. `device` is a CUDA device's number, or -1 for the CPU.
 
 use ferronorm::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
