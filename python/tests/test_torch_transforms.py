@@ -200,6 +200,36 @@ def test_vmap_of_rms_norm_and_nested(device):
         torch.testing.assert_close(found, right)
 
 
+def test_transforms_in_any_order(device):
+    x, w = (t.double() for t in tensors(device, 3, 4, 8)[:2])
+
+    def of(norm):
+        batch = func.vmap(lambda x: norm(x, (8,), w))
+        leaf = x.clone().requires_grad_()
+        backward = torch.autograd.grad(batch(leaf).sin().sum(), leaf)[0]
+        return [
+            batch(x),
+            backward,
+            func.grad(lambda x: batch(x).sin().sum())(x),
+            func.vmap(func.jacrev(lambda x: norm(x, (8,), w)))(x),
+            func.vjp(lambda x: norm(x, (8,), w), x)[1](x)[0],
+        ]
+
+    torch.testing.assert_close(of(layer_norm), of(F.layer_norm))
+
+
+def test_compile_of_vmap(device):
+    x, w = (t.double() for t in tensors(device, 3, 4, 8)[:2])
+    batch = func.vmap(lambda x, w: layer_norm(x, (8,), w), (0, None))
+    torch._dynamo.reset()
+    compiled = torch.compile(batch, backend="aot_eager", fullgraph=True)
+    leaf = x.clone().requires_grad_()
+    for found, right in ((compiled(x, w), batch(x, w)), (compiled(leaf, w), batch(leaf, w))):
+        torch.testing.assert_close(found, right)
+    found, right = (torch.autograd.grad(f(leaf, w).sin().sum(), leaf) for f in (compiled, batch))
+    torch.testing.assert_close(found, right)
+
+
 def test_jacobian_and_hessian(device):
     x, w, b, _ = (t.double() for t in tensors(device, 2, 5))
     for transform in (func.jacrev, lambda f: func.jacrev(func.jacrev(f))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from ferronorm.torch import _autograd, _ops
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -30,6 +31,7 @@ def _beside(vector: Tensor, dim: int | None, x: Tensor) -> Tensor:
 
 
 def _forward_of_batch(
+    layer_norm: Callable[..., Any],
     info: Any,
     in_dims: tuple[Any, ...],
     x: Tensor,
@@ -45,8 +47,8 @@ def _forward_of_batch(
     if of_x is None:
         x = x.expand(info.batch_size, *x.shape)
     if of_weight is None and of_bias is None:
-        return Forward.apply(x, normalized_shape, weight, bias, eps, rms), (0, 0)
-    y, stats = Forward.apply(x, normalized_shape, None, None, eps, rms)
+        return layer_norm(x, normalized_shape, weight, bias, eps, rms), (0, 0)
+    y, stats = layer_norm(x, normalized_shape, None, None, eps, rms)
     if weight is not None:
         y = y * _beside(weight, of_weight, y)
     if bias is not None:
@@ -55,6 +57,7 @@ def _forward_of_batch(
 
 
 def _backward_of_batch(
+    layer_norm_backward: Callable[..., Any],
     info: Any,
     in_dims: tuple[Any, ...],
     dy: Tensor,
@@ -81,7 +84,7 @@ def _backward_of_batch(
         product, w = dy, weight
         if of_weight is not None:
             product, w = (dy * _beside(weight, of_weight, dy)).to(dy.dtype), None
-        dx, _, _ = Backward.apply(
+        dx, _, _ = layer_norm_backward(
             product, x, normalized_shape, stats, w, None, eps, rms, [True, False, False]
         )
 
@@ -102,7 +105,11 @@ class Forward(torch.autograd.Function):
 
     forward = staticmethod(_ops.forward)
     setup_context = staticmethod(_autograd.setup_context)
-    vmap = staticmethod(_forward_of_batch)
+
+    @staticmethod
+    def vmap(*arguments: Any) -> tuple[Any, ...]:
+        """The rule for a batch."""
+        return _forward_of_batch(Forward.apply, *arguments)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor | None, _: None) -> tuple[Any, ...]:
@@ -116,4 +123,17 @@ class Backward(torch.autograd.Function):
     forward = staticmethod(_ops.backward)
     setup_context = staticmethod(_autograd.setup_second)
     backward = staticmethod(_autograd.second)
-    vmap = staticmethod(_backward_of_batch)
+
+    @staticmethod
+    def vmap(*arguments: Any) -> tuple[Any, ...]:
+        """The rule for a batch."""
+        return _backward_of_batch(Backward.apply, *arguments)
+
+
+# Of use where a call reaches the operators themselves: compilation of a vmap.
+torch.library.register_vmap(
+    "ferronorm::layer_norm", partial(_forward_of_batch, _ops.forward), lib=_ops.library
+)
+torch.library.register_vmap(
+    "ferronorm::layer_norm_backward", partial(_backward_of_batch, _ops.backward), lib=_ops.library
+)

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_library = torch.library.Library("ferronorm", "DEF")
-_library.define(
+library = torch.library.Library("ferronorm", "DEF")
+library.define(
     "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps,"
     " bool rms) -> (Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-_library.define(
+library.define(
     "layer_norm_backward(Tensor grad, Tensor input, SymInt[] normalized_shape, Tensor stats,"
     " Tensor? weight, Tensor? bias, float eps, bool rms, bool[3] output_mask)"
     " -> (Tensor, Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 for _key in ("CPU", "CUDA"):
-    _library.impl("layer_norm", _kernels.forward, _key)
-    _library.impl("layer_norm_backward", _kernels.backward, _key)
+    library.impl("layer_norm", _kernels.forward, _key)
+    library.impl("layer_norm_backward", _kernels.backward, _key)
 
 forward = torch.ops.ferronorm.layer_norm.default
 backward = torch.ops.ferronorm.layer_norm_backward.default
 
 
-@torch.library.register_fake("ferronorm::layer_norm", lib=_library)
+@torch.library.register_fake("ferronorm::layer_norm", lib=library)
 def _forward_shapes(
     x: Tensor,
     normalized_shape: Sequence[int],
@@ -50,7 +50,7 @@ def _forward_shapes(
     return x.new_empty(x.shape), x.new_empty((*rows, 4), dtype=_kernels.stats_dtype(x))
 
 
-@torch.library.register_fake("ferronorm::layer_norm_backward", lib=_library)
+@torch.library.register_fake("ferronorm::layer_norm_backward", lib=library)
 def _backward_shapes(
     dy: Tensor,
     x: Tensor,
@@ -73,11 +73,11 @@ torch.library.register_autograd(
     "ferronorm::layer_norm",
     lambda ctx, dy, _: _autograd.gradients(ctx, dy, backward),
     setup_context=_autograd.setup_context,
-    lib=_library,
+    lib=library,
 )
 torch.library.register_autograd(
     "ferronorm::layer_norm_backward",
     _autograd.second,
     setup_context=_autograd.setup_second,
-    lib=_library,
+    lib=library,
 )
