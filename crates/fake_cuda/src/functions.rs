@@ -96,6 +96,22 @@ functions! {
         CURRENT.set(context == CONTEXT);
         Ok(())
     }
+    fn cuCtxGetCurrent(_state, context: *mut Handle) {
+        put(context, if CURRENT.get() { CONTEXT } else { 0 })
+    }
+    // There is room for one context on a thread's stack.
+    fn cuCtxPushCurrent_v2(state, context: Handle) {
+        if context != CONTEXT || CURRENT.replace(true) {
+            return state.misused("a context pushed that was current".into(), INVALID_CONTEXT);
+        }
+        Ok(())
+    }
+    fn cuCtxPopCurrent_v2(state, context: *mut Handle) {
+        if !CURRENT.replace(false) {
+            return state.misused("no context to pop".into(), INVALID_CONTEXT);
+        }
+        put(context, CONTEXT)
+    }
 }
 
 functions! {
