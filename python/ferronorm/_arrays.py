@@ -222,4 +222,4 @@ def _address(x: Any) -> int:
     """Where the first element lies; 0 for none."""
     if x is None:
         return 0
-    return x.data.ptr if hasattr(x, "__cuda_array_interface__") else x.ctypes.data
+    return x.ctypes.data if hasattr(x, "ctypes") else x.data.ptr

@@ -159,7 +159,7 @@ impl Backward {
     #[getter]
     fn scratch(&self) -> usize {
         // Sums and parts are whole packs of 16 bytes.
-        self.plan.sums() + self.plan.parts + size_of::<u32>() * self.plan.locks()
+        self.plan.sums() + self.plan.parts + self.locks()
     }
 
     /// Launches both stages on a CUstream of the device; on the CPU runs to the end.
@@ -171,13 +171,19 @@ impl Backward {
 }
 
 impl Backward {
+    /// Bytes of locks: none without stage 2.
+    fn locks(&self) -> usize {
+        self.plan.columns.map_or(0, |_| size_of::<u32>() * self.plan.locks())
+    }
+
     fn run(&self, stream: usize, scratch: usize) -> Result<()> {
         let plan = &self.plan;
-        let parts = scratch + plan.sums();
+        let (sums, parts) = (scratch, scratch + plan.sums());
+        let locks = parts + plan.parts;
         let scratch = Scratch {
-            sums: address_mut(if plan.columns.is_some() { scratch } else { 0 }),
-            parts: address_mut(parts),
-            locks: address_mut(parts + plan.parts).cast(),
+            sums: address_mut(if plan.sums() > 0 { sums } else { 0 }),
+            parts: address_mut(if plan.parts > 0 { parts } else { 0 }),
+            locks: address_mut(if self.locks() > 0 { locks } else { 0 }).cast(),
         };
         let (rows, columns) = self.call.backward(plan, &self.gradients, self.stats, scratch);
         match self.device {

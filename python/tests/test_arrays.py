@@ -1,6 +1,8 @@
 """NumPy arrays, and what NumPy can take, on the CPU. CuPy's, where there is a GPU."""
 
 import array
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -225,3 +227,21 @@ def test_scratch_is_checked():
         call.launch(0, 0)
     with pytest.raises(ValueError, match="scratch: at"):
         call.launch(0, 8)
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    program = """
+import os, signal, sys
+import numpy as np
+import ferronorm
+
+x = np.ones((512, 1024), np.float32)
+ferronorm.layer_norm(x, 1024)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    ferronorm.layer_norm(x, 1024)
+    os._exit(7)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 7

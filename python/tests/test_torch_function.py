@@ -201,6 +201,21 @@ def test_errors_are_of_the_kind_of_torch(device, name):
         assert kind_of_error(call, rms_norm, x, w) == kind_of_error(call, F.rms_norm, x, w)
 
 
+def test_the_operator_checks_what_backward_is_given(device):
+    x, w, b, dy = case((5, 8), 1, device, torch.float32, torch.float32)
+    forward, backward = torch.ops.ferronorm.layer_norm, torch.ops.ferronorm.layer_norm_backward
+    stats = forward(x, [8], w, b, 1e-5, False)[1]
+    rest = (w, b, 1e-5, False, [True] * 3)
+    for wrong in (dy[:3], dy.half()):
+        with pytest.raises(RuntimeError, match="grad: "):
+            backward(wrong, x, [8], stats, *rest)
+    for wrong in (stats[:3], stats.double(), stats[:, :2]):
+        with pytest.raises(RuntimeError, match="stats: "):
+            backward(dy, x, [8], wrong, *rest)
+    with pytest.raises(RuntimeError, match="Given normalized_shape"):
+        backward(dy, x, [7], stats, *rest)
+
+
 def test_rows_have_the_same_bits_in_every_batch_and_on_every_device(device):
     x, w, b, _ = case((300, 768), 1, device, torch.float16, torch.float32)
     y = layer_norm(x, (768,), w, b)

@@ -112,8 +112,12 @@ def backward(
     rms: bool,
     mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, weight and bias; an empty tensor for one that is not asked for."""
-    types = check(x, normalized_shape, weight, bias)
+    """The gradients of x, weight and bias; an empty tensor for one that is not asked for.
+
+    Of arguments that go with a forward.
+    """
+    vector = bias if weight is None else weight
+    types = _TYPES[x.dtype, x.dtype if vector is None else vector.dtype]
     dims = len(normalized_shape)
     columns = prod(normalized_shape)
     x, x_stride = _rows(x, dims, columns)
@@ -143,6 +147,32 @@ def backward(
     )
     _launch(call, x)
     return dx, dw, db
+
+
+def checked_backward(
+    dy: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    stats: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    rms: bool,
+    mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`backward` of arguments that may come from anywhere."""
+    check(x, normalized_shape, weight, bias)
+    rows = x.shape[: -len(normalized_shape)]
+    for name, tensor, shape, dtype in (
+        ("grad", dy, x.shape, x.dtype),
+        ("stats", stats, (*rows, 4), stats_dtype(x)),
+    ):
+        if (tensor.shape, tensor.dtype, tensor.device) != (shape, dtype, x.device):
+            raise RuntimeError(
+                f"{name}: {tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}, where "
+                f"{dtype} of shape {list(shape)} on {x.device} is wanted"
+            )
+    return backward(dy, x, normalized_shape, stats, weight, bias, eps, rms, mask)
 
 
 def _launch(call: _ferronorm.Forward | _ferronorm.Backward, x: Tensor) -> None:

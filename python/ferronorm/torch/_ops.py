@@ -30,7 +30,7 @@ library.define(
 )
 for _key in ("CPU", "CUDA"):
     library.impl("layer_norm", _kernels.forward, _key)
-    library.impl("layer_norm_backward", _kernels.backward, _key)
+    library.impl("layer_norm_backward", _kernels.checked_backward, _key)
 
 forward = torch.ops.ferronorm.layer_norm.default
 backward = torch.ops.ferronorm.layer_norm_backward.default
