@@ -112,6 +112,20 @@ def test_autocast_is_that_of_torch(device, x_type, low):
     assert gradient.dtype == x_type
 
 
+def test_compile_under_autocast(device):
+    from ferronorm.torch import LayerNorm
+
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), LayerNorm(32)).to(device)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    x = tensors(device, 5, 32)[0]
+    with torch.autocast(device, torch.bfloat16):
+        found, right = compiled(x), model(x)
+    assert found.dtype == right.dtype
+    torch.testing.assert_close(found, right)
+    torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_meta_tensors():
     x = torch.empty(3, 4, device="meta", requires_grad=True)
     w = torch.empty(4, device="meta", requires_grad=True)
