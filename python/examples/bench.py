@@ -1,9 +1,12 @@
-"""Times of eager layer_norm, forward and backward, beside torch's: host and device.
+"""Times of eager layer_norm, forward and backward, beside torch's.
 
     python bench.py --rows 4096 --columns 1024 4096 8192 --dtype float16
 
-Host: calls in a row without waiting for the GPU. Device: replay of a CUDA graph of one call,
-between two events, after the L2 cache was cleared. Each figure is the median of the repeats.
+call:   calls in a row, until the GPU has done the last: the larger of the next two, or more.
+host:   the same, until the host has made the last.
+device: replay of a CUDA graph of one call, between two events, after the L2 cache was cleared.
+
+Each figure is the median of the repeats, in microseconds.
 """
 
 from __future__ import annotations
@@ -23,17 +26,18 @@ Call = Callable[[], object]
 CALLS = 100
 
 
-def host_time(call: Call, repeats: int) -> float:
-    """Microseconds of the host."""
-    times = []
+def call_and_host_time(call: Call, repeats: int) -> tuple[float, float]:
+    """Microseconds of a call, and of the host alone."""
+    host, whole = [], []
     for _ in range(repeats):
         torch.cuda.synchronize()
         start = perf_counter()
         for _ in range(CALLS):
             call()
-        times.append((perf_counter() - start) / CALLS)
+        host.append((perf_counter() - start) / CALLS)
         torch.cuda.synchronize()
-    return 1e6 * median(times)
+        whole.append((perf_counter() - start) / CALLS)
+    return 1e6 * median(whole), 1e6 * median(host)
 
 
 def device_time(call: Call, repeats: int) -> float:
@@ -84,17 +88,20 @@ def main() -> None:
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {options.dtype}")
-    print("us per call            forward, no graph      forward + backward")
-    print("    M x N                host     device        host     device")
+    print(f"{'':23}" + "".join(f"{name:^27}" for name in ("forward, no graph", "and backward")))
+    print(
+        f"{'M x N':>12} {'':<10}" + 2 * "".join(f"{name:>9}" for name in ("call", "host", "device"))
+    )
     for columns in options.columns:
         for name, norm in (("torch", F.layer_norm), ("ferronorm", ferronorm.torch.layer_norm)):
             figures = []
             for call in calls(norm, options.rows, columns, dtype):
                 for _ in range(10):
                     call()
-                figures += [host_time(call, options.repeats), device_time(call, options.repeats)]
+                figures += call_and_host_time(call, options.repeats)
+                figures.append(device_time(call, options.repeats))
             shape = f"{options.rows} x {columns}"
-            print(f"{shape:>12} {name:<10}" + "".join(f"{figure:11.1f}" for figure in figures))
+            print(f"{shape:>12} {name:<10}" + "".join(f"{figure:9.1f}" for figure in figures))
 
 
 if __name__ == "__main__":
