@@ -9,6 +9,8 @@ from torch import Tensor
 
 from ferronorm.torch import _autograd, _func, _kernels, _ops
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def apply(
     x: Tensor,
@@ -57,9 +59,7 @@ def _is_plain(*tensors: Tensor | None) -> bool:
         return False
     for tensor in tensors:
         if tensor is not None and (
-            type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-            or not (tensor.is_cuda or tensor.is_cpu)
-            or tensor.is_neg()
+            type(tensor) not in _PLAIN or not (tensor.is_cuda or tensor.is_cpu) or tensor.is_neg()
         ):
             return False
     return True
