@@ -51,7 +51,24 @@ impl<T: Copy + Default> Buffer<T> {
                 })?))
             }
         };
-        Ok(Buffer { memory, len, device: device.clone() })
+        let mut buffer = Buffer { memory, len, device: device.clone() };
+        buffer.clear_padding(bytes)?;
+        Ok(buffer)
+    }
+
+    /// Zeroes what lies behind the elements in the last granule of `bytes`: it may be read with them,
+    /// and though it makes no difference, a tool that looks for reads of what was never written would
+    /// find one.
+    fn clear_padding(&mut self, bytes: usize) -> Result<()> {
+        let padding = bytes.saturating_sub(self.len * size_of::<T>());
+        let end = self.as_mut_ptr() as u64 + bytes as u64;
+        match &*self.device.0 {
+            // SAFETY: the end of the buffer's own memory.
+            Backend::Gpu(gpu) if padding > 0 => unsafe {
+                gpu.fill(end - padding as u64, 0, padding)
+            },
+            _ => Ok(()),
+        }
     }
 
     /// Memory of zero bytes.
