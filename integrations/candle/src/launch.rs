@@ -32,8 +32,9 @@ pub(crate) fn forward<P: Place>(
         let mut parts = place.bytes(plan.parts)?;
         let (stats, _stats) = place.write_bytes(&mut stats);
         let (parts, _parts) = place.write_bytes(&mut parts);
-        // SAFETY: the plan is this call's; y has x's shape, statistics and scratch the sizes that
-        // they need, and all of it is new, so that nothing overlaps.
+        // SAFETY: the plan is this call's; candle's layouts lie within their memory; y has x's
+        // shape, statistics and scratch the sizes that they need, and all of it is new, so that
+        // nothing overlaps.
         unsafe { place.forward(&plan, &call.forward(rows, stats, parts))? };
     }
     Ok((y, stats))
@@ -75,9 +76,10 @@ pub(crate) fn backward<P: Place>(
         let (stats, _stats) = place.read_bytes(stats);
         let scratch = Scratch { sums, locks: locks.cast(), parts };
         let (rows, columns) = call.backward(&plan, &gradients, stats, scratch);
-        // SAFETY: the plan is this call's; `Norm` has seen that dy has x's shape and type, and kept
-        // the statistics of this x; gradients have the shapes of what they are of, scratch has the
-        // plan's sizes, and all of it is new, so that nothing overlaps.
+        // SAFETY: the plan is this call's; candle's layouts lie within their memory; `Norm` has seen
+        // that dy has x's shape and type, and kept the statistics of this x; gradients have the
+        // shapes of what they are of, scratch has the plan's sizes, and all of it is new, so that
+        // nothing overlaps.
         unsafe { place.backward(&plan, &rows, &columns)? };
     }
     Ok([dx, dw, db])

@@ -46,6 +46,11 @@ impl Norm {
         if self.rms { "rms-norm" } else { "layer-norm" }
     }
 
+    /// Its backward's name in errors.
+    fn op_backward(&self) -> &'static str {
+        if self.rms { "the backward of rms-norm" } else { "the backward of layer-norm" }
+    }
+
     fn cpu(
         &self,
         x: Arg<'_, CpuStorage>,
@@ -89,6 +94,10 @@ impl Norm {
         if dy.dtype() != x.dtype() {
             let (expected, got) = (x.dtype(), dy.dtype());
             return Err(Error::UnexpectedDType { msg: "dy", expected, got }.bt());
+        }
+        if dy.track_op() {
+            // candle keeps the graph of dy only where it is told to, for second derivatives.
+            return Err(Error::BackwardNotSupported { op: self.op_backward() }.bt());
         }
         let dy = match matrix(dy.layout(), "dy") {
             Ok(_) => dy.clone(),

@@ -6,7 +6,8 @@
 //! type, or of f32 where that has 16 bits. Sums are f32, or f64 for f64.
 //!
 //! All have a backward for all their arguments. It computes what the graph asks for: no dx where x
-//! comes from no variable.
+//! comes from no variable. It has no backward itself: with candle's `CANDLE_GRAD_DO_NOT_DETACH`, which
+//! is for second derivatives, it is an error.
 
 use candle_core::{D, DType, Error, Result, Shape, Tensor};
 
@@ -51,17 +52,24 @@ pub fn rms_norm_with_bias(x: &Tensor, w: &Tensor, b: &Tensor, eps: f64) -> Resul
 }
 
 fn with_bias(rms: bool, x: &Tensor, w: &Tensor, b: &Tensor, eps: f64) -> Result<Tensor> {
-    let (norm, x) = (Norm::new(rms, eps), rows(x)?);
+    let (norm, x) = (norm(rms, eps)?, rows(x)?);
     let columns = x.dim(D::Minus1)?;
     let (w, b) = (vector("w", w, w.dtype(), columns)?, vector("b", b, w.dtype(), columns)?);
     x.apply_op3(&w, &b, norm)
 }
 
 fn without_bias(rms: bool, x: &Tensor, w: &Tensor, eps: f64) -> Result<Tensor> {
-    let (norm, x) = (Norm::new(rms, eps), rows(x)?);
+    let (norm, x) = (norm(rms, eps)?, rows(x)?);
     let columns = x.dim(D::Minus1)?;
     let w = vector("w", w, w.dtype(), columns)?;
     x.apply_op2(&w, norm)
+}
+
+fn norm(rms: bool, eps: f64) -> Result<Norm> {
+    match eps.is_finite() && eps >= 0.0 {
+        true => Ok(Norm::new(rms, eps)),
+        false => Err(Error::wrap(ferronorm::Error::Epsilon { found: eps })),
+    }
 }
 
 /// x, or a copy of it that the kernels can read.

@@ -5,7 +5,7 @@
 //! cargo run --release --example train -- --beside       # and with candle-nn's, which is not trained
 //! ```
 //!
-//! It makes its data itself, prints the loss, draws its curve to `loss.png`, and fails if the loss
+//! It makes its data itself, prints the loss, draws its curve to `target/loss.png`, and fails if the loss
 //! has not fallen below `--below`. The same numbers in every run on one kind of device.
 
 use std::error::Error;
@@ -32,13 +32,13 @@ const LAST: usize = 20;
 #[derive(Parser)]
 struct Options {
     /// Batches to train on.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 300)]
     steps: usize,
     /// What the loss must fall below; 2.3 is a guess.
     #[arg(long, default_value_t = 0.2)]
     below: f64,
     /// Where the loss's curve goes.
-    #[arg(long, default_value = "loss.png")]
+    #[arg(long, default_value = "target/loss.png")]
     plot: PathBuf,
     /// Trains a second model, with candle-nn's LayerNorm.
     #[arg(long)]
@@ -112,6 +112,9 @@ fn main() -> std::result::Result<ExitCode, Box<dyn Error>> {
     let mut curves = vec![("ferronorm", train("ferronorm", ours, &options, &device)?)];
     if options.beside {
         curves.push(("candle-nn", train("candle-nn", theirs, &options, &device)?));
+    }
+    if let Some(directory) = options.plot.parent() {
+        std::fs::create_dir_all(directory)?;
     }
     plot::draw(&options.plot, &curves)?;
 

@@ -1,7 +1,7 @@
 //! An MLP-mixer: each block mixes the places of a sequence, then the channels of a place.
 
 use candle_core::{Module, Result, Tensor};
-use candle_nn::{Embedding, Linear, VarBuilder, embedding, linear};
+use candle_nn::{Embedding, Linear, VarBuilder, embedding, linear_no_bias};
 
 /// Different digits.
 pub const DIGITS: usize = 10;
@@ -20,8 +20,8 @@ struct Mlp {
 
 impl Mlp {
     fn new(size: usize, hidden: usize, builder: VarBuilder) -> Result<Mlp> {
-        let up = linear(size, hidden, builder.pp("up"))?;
-        let down = linear(hidden, size, builder.pp("down"))?;
+        let up = linear_no_bias(size, hidden, builder.pp("up"))?;
+        let down = linear_no_bias(hidden, size, builder.pp("down"))?;
         Ok(Mlp { up, down })
     }
 }
@@ -71,7 +71,7 @@ impl Mixer {
             embedding: embedding(DIGITS, CHANNELS, builder.pp("embedding"))?,
             blocks: (0..BLOCKS).map(block).collect::<Result<_>>()?,
             norm: norm(CHANNELS, builder.pp("norm"))?,
-            head: linear(CHANNELS, DIGITS, builder.pp("head"))?,
+            head: linear_no_bias(CHANNELS, DIGITS, builder.pp("head"))?,
         })
     }
 }
