@@ -26,7 +26,8 @@ macro_rules! driver {
 
         driver!(@hide $name);
 
-        // SAFETY: the name is libcuda's own, and no libcuda is linked that would define it too.
+        // SAFETY: the name is libcuda's own. A program that is linked with libcuda too, as candle's
+        // are, has its calls come here and go on to it.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> CUresult {
             driver!(@forward $name($($arg: $ty),*))

@@ -143,7 +143,8 @@ macro_rules! text_function {
 
         driver!(@hide $name);
 
-        // SAFETY: the name is libcuda's own, and no libcuda is linked that would define it too.
+        // SAFETY: the name is libcuda's own. A program that is linked with libcuda too, as candle's
+        // are, has its calls come here and go on to it.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub(super) unsafe extern "C" fn $name(

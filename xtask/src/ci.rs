@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::error::Error;
 
 /// The commands, each as one would type it after `cargo`. Warnings of rustdoc count as errors.
-const GATES: [&str; 7] = [
+const GATES: [&str; 12] = [
     "fmt --all --check",
     "clippy --workspace --all-targets -- -D warnings",
     "doc --no-deps --workspace",
@@ -15,6 +15,12 @@ const GATES: [&str; 7] = [
     "test --workspace",
     "run --release --example verify",
     "xtask ptx --check",
+    "fmt --manifest-path integrations/candle/Cargo.toml --check",
+    "clippy --manifest-path integrations/candle/Cargo.toml --locked --all-targets -- -D warnings",
+    "doc --manifest-path integrations/candle/Cargo.toml --locked --no-deps",
+    "test --manifest-path integrations/candle/Cargo.toml --locked",
+    "run --manifest-path integrations/candle/Cargo.toml --locked --example train -- --steps 100 \
+     --below 0.5",
 ];
 
 /// Runs them up to the first that fails.
@@ -22,6 +28,10 @@ pub fn run(root: &Path, require_ptxas: bool) -> Result<(), Error> {
     for gate in GATES {
         let mut command = Command::new(cargo());
         command.args(gate.split(' ')).current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
+        // One directory for both workspaces: they share what they build alike.
+        if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+            command.env("CARGO_TARGET_DIR", root.join("target"));
+        }
         if require_ptxas && gate.contains("ptx --check") {
             command.arg("--require-ptxas");
         }
