@@ -187,11 +187,10 @@ impl Call {
     }
 
     fn check(&self) -> Result<()> {
-        let Call { storage, .. } = *self;
-        if !Storage::ALL.contains(&storage) {
-            return Err(Error::Dtypes { x: storage.x, w: storage.params });
+        match Storage::ALL.contains(&self.storage) {
+            true => Ok(()),
+            false => Err(Error::Dtypes { x: self.storage.x, w: self.storage.params }),
         }
-        Ok(())
     }
 
     fn extent(&self) -> Extent {
