@@ -112,7 +112,8 @@ pub struct Extent {
     pub inverse: Scalar,
     /// Chunks into which a row is split: 1 for the kernels that hold a whole row.
     pub chunks: NonZeroUsize,
-    /// Tiles that the ring holds, at least 2 (only for kernels that read through one).
+    /// Tiles that the ring holds (only for kernels that read through one): at least 1 in forward, which
+    /// holds a tile in registers, and 2 in backward.
     pub depth: u32,
 }
 

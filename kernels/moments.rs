@@ -102,7 +102,7 @@ impl<T: Real> Moments<T> {
         let (mean, mean_lo) = two_sum(rough, lo);
         let eps = self.eps * scale * scale;
         let (rstd, rstd_lo) =
-            if fine { rsqrt(two_sum(var, eps)) } else { (T::ONE / (var + eps).sqrt(), T::ZERO) };
+            if fine { rsqrt(two_sum(var, eps)) } else { ((var + eps).inverse_root(), T::ZERO) };
         RowStats { mean, mean_lo, rstd: scale * rstd, rstd_lo: scale * rstd_lo }
     }
 }

@@ -93,7 +93,7 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 ///
 /// Forward: as many as make 512 threads, or 384 of 8 packs. Two tiles do, since a tile's slot is free
 /// as soon as it is in registers. (us by blocks per multiprocessor, f16, M = 4096, H200: N = 1024:
-/// 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9, 22.0 with 2, 3, 4; 8192: 41.4, 39.3 with 2, 3.)
+/// 10.0 with 8, 10.2 with 12, 9.7 with 16; 4096: 22.2, 21.9 with 3, 4; 8192: 40.9, 39.6 with 2, 3.)
 ///
 /// Backward: 256 threads or more, since each block's dw and db are written and read once more; more
 /// blocks where each still has many rows. (us: N = 1024: 20.9, 16.2, 18.8 with 1, 2, 3 blocks; 1536:
@@ -165,12 +165,27 @@ fn ring(
         }
     };
     let (most, max_depth) = ring_blocks(device, work, kernel, team);
-    (1..=most).rev().find_map(|blocks| {
+    let fitting = |blocks: u32| {
         let share = (device.multiprocessor_shared_memory / blocks)
             .saturating_sub(STATIC)
             .min(device.block_shared_memory.saturating_sub(1024));
         let depth = (share.saturating_sub(layout.slots) / layout.slot_bytes).min(max_depth);
         let shared_memory = layout.slots + depth * layout.slot_bytes;
-        (depth >= 2).then_some(Ring { rows, depth, shared_memory, blocks })
-    })
+        Ring { rows, depth, shared_memory, blocks }
+    };
+    let most_blocks = |depth| (1..=most).rev().map(fitting).find(|ring| ring.depth >= depth);
+    if kernel != Kernel::Forward {
+        return most_blocks(2);
+    }
+    // Forward holds a tile in registers, and can do with one in shared memory: where two do not fit (f32,
+    // N = 14848, without a ring and with such a one: 150.8, 128.7 us; 15872: 159.0, 137.4), and for long
+    // rows, two blocks of one tile in place of one block of two (f16, N = 13312: 61.7, 63.0; 14336: 66.9,
+    // 65.8; 15872: 74.0, 72.2; f32, N = 8192: 76.2, 74.2; 8704, of 288 threads: 79.3, 86.9).
+    let long = row >= 28 << 10 && team.threads <= 256;
+    let two = fitting(2);
+    match most_blocks(2) {
+        Some(ring) if ring.blocks == 1 && long && two.depth == 1 => Some(two),
+        None => most_blocks(1),
+        ring => ring,
+    }
 }

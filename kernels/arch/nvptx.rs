@@ -167,6 +167,10 @@ impl GpuBlock {
             sum = warps_share::<T>(row, lane % group, group, warps);
             // SAFETY: the caller's promise.
             sum = unsafe { fold_lanes(sum, group.min(MAX_WARPS as u32) / 2) };
+        } else {
+            // No barrier of the block: what its only warp has read may be overwritten after this.
+            // SAFETY: the caller's promise.
+            unsafe { warp::sync() };
         }
         for (i, value) in values.iter_mut().enumerate() {
             // With one value, all lanes hold it already.

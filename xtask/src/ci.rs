@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use crate::error::Error;
 
@@ -37,9 +38,11 @@ pub fn run(root: &Path, require_ptxas: bool) -> Result<(), Error> {
         }
         let command_line = line(&command);
         println!("$ {command_line}");
+        let start = Instant::now();
         let status = command
             .status()
             .map_err(|source| Error::Spawn { program: command_line.clone(), source })?;
+        println!("{} s for {command_line}", start.elapsed().as_secs());
         if !status.success() {
             return Err(Error::Command { command: command_line, status });
         }

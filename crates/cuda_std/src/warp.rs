@@ -10,6 +10,20 @@ unsafe extern "unadjusted" {
     fn shfl_idx_f32(mask: i32, value: f32, lane: i32, clamp: i32) -> f32;
     #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
     fn shfl_down_i32(mask: i32, value: i32, distance: i32, clamp: i32) -> i32;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: i32);
+}
+
+/// Waits for all lanes of the warp, and orders their memory accesses before it before those after it
+/// (`bar.warp.sync`).
+///
+/// # Safety
+///
+/// All 32 lanes of the warp must reach this very call.
+#[inline(always)]
+pub unsafe fn sync() {
+    // SAFETY: the caller's promise; mask -1 names all lanes.
+    unsafe { bar_warp_sync(-1) }
 }
 
 /// The `value` of the lane whose index differs from this one's by XOR with `lane_mask`
