@@ -115,8 +115,8 @@ real!(f32, single, 31, inverse_root);
 real!(f64, double, 255, |v: f64| 1.0 / v.sqrt());
 
 /// [`Real::inverse_root`] of an f32: Newton's steps from a guess that halves the exponent, the last with
-/// the error of v * r * r taken in twice the precision. A third of the operations of a square root and
-/// a division, and nearer: those are off by 1.49 units of the last place at most, this by 0.501.
+/// the error of v * r * r taken in twice the precision. Nearer than a square root and a division, and no
+/// slower: over all v from 1/2 to 2 those are off by 1.49 units of the last place at most, this by 0.501.
 #[inline(always)]
 fn inverse_root(v: f32) -> f32 {
     let bits = v.to_bits();

@@ -93,7 +93,7 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 ///
 /// Forward: as many as make 512 threads, or 384 of 8 packs. Two tiles do, since a tile's slot is free
 /// as soon as it is in registers. (us by blocks per multiprocessor, f16, M = 4096, H200: N = 1024:
-/// 10.0 with 8, 10.2 with 12, 9.7 with 16; 4096: 22.2, 21.9 with 3, 4; 8192: 40.9, 39.6 with 2, 3.)
+/// 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9, 22.0 with 2, 3, 4; 8192: 41.4, 39.3 with 2, 3.)
 ///
 /// Backward: 256 threads or more, since each block's dw and db are written and read once more; more
 /// blocks where each still has many rows. (us: N = 1024: 20.9, 16.2, 18.8 with 1, 2, 3 blocks; 1536:

@@ -217,6 +217,25 @@ fn no_columns_no_launch() {
 }
 
 #[test]
+fn long_rows_of_forward_do_with_one_tile() {
+    let blocks_and_tiles = [
+        (F16, 12288, (264, 2)),
+        (F16, 13312, (132, 2)),
+        (F16, 14336, (264, 1)),
+        (F16, 15872, (264, 1)),
+        (F32, 8192, (264, 1)),
+        (F32, 8704, (132, 2)),
+        (F32, 12288, (132, 2)),
+        (F32, 15872, (132, 1)),
+    ];
+    for (storage, columns, right) in blocks_and_tiles {
+        let plan = forward(H200, work(4096, columns, storage), Options::default()).unwrap();
+        let Launch { grid, depth, .. } = only(&plan.steps);
+        assert_eq!((grid, depth), right, "{storage} rows of {columns}");
+    }
+}
+
+#[test]
 fn only_plain_work_goes_through_a_ring() {
     let plain = work(4096, 1024, Storage::of(DataType::F16));
     for work in [plain, Work { plain: false, ..plain }] {
