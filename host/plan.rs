@@ -4,6 +4,7 @@
 
 use std::num::NonZeroUsize;
 
+use kernels::args::Late;
 use kernels::columns::QUADS_PER_BLOCK;
 use kernels::entry::instance::{packs, team_threads};
 use kernels::entry::{COLUMN_THREADS, LIMIT_THREADS, LONG_THREADS};
@@ -76,6 +77,8 @@ pub struct Launch {
     pub shared_memory: u32,
     /// Tiles that the ring holds.
     pub depth: u32,
+    /// Blocks for which there is no room when the launch begins, and their rows.
+    pub late: Late,
 }
 
 /// Launches, one after the other; none if there is nothing to do.
@@ -232,6 +235,7 @@ pub fn backward(device: DeviceInfo, work: Work, options: Options, want: Want) ->
         block: LONG_THREADS as u32,
         shared_memory: 0,
         depth: 0,
+        late: Late::NONE,
     };
     let nothing = rows == 0 || columns == 0 || want == Want { dx: false, dw: false, db: false };
     // The blocks that go over the rows, for each chunk, and the packs that such a block holds.
@@ -287,6 +291,7 @@ pub fn limit(packs: usize, dtype: DataType) -> Launch {
         block: LIMIT_THREADS as u32,
         shared_memory: 0,
         depth: 0,
+        late: Late::NONE,
     }
 }
 
@@ -331,6 +336,7 @@ fn long(kernel: Kernel, storage: Storage, blocks: usize) -> Launch {
         block: LONG_THREADS as u32,
         shared_memory: 0,
         depth: 0,
+        late: Late::NONE,
     }
 }
 

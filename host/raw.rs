@@ -145,7 +145,7 @@ impl Kernels {
         Ok(*function)
     }
 
-    /// Launches forward on `stream`. `chunks` and `depth` of the arguments need not be set.
+    /// Launches forward on `stream`. `chunks`, `depth` and `late` of the arguments need not be set.
     ///
     /// # Safety
     ///
@@ -166,6 +166,7 @@ impl Kernels {
         args.extent.chunks = plan.chunks;
         for launch in plan.steps.iter() {
             args.extent.depth = launch.depth;
+            args.extent.late = launch.late;
             // SAFETY: the caller's promises.
             unsafe { self.launch(launch, &raw mut args, stream, false)? };
         }

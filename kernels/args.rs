@@ -115,6 +115,25 @@ pub struct Extent {
     /// Tiles that the ring holds (only for kernels that read through one): at least 1 in forward, which
     /// holds a tile in registers, and 2 in backward.
     pub depth: u32,
+    /// Blocks that the tail's rows are for (only in forward through a ring).
+    pub late: Late,
+}
+
+/// The last rows of a launch, and the last blocks of its grid, which share them out among themselves.
+/// There is no room for these blocks when the launch begins: they start where others have ended, on the
+/// multiprocessors that got through their rows first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// The first of the rows, that of a tile.
+    pub first_row: usize,
+    /// The blocks; if there are none, there are no such rows.
+    pub blocks: u32,
+}
+
+impl Late {
+    /// All blocks share all rows.
+    pub const NONE: Late = Late { first_row: usize::MAX, blocks: 0 };
 }
 
 impl Extent {
@@ -122,7 +141,7 @@ impl Extent {
     pub fn new(rows: usize, columns: usize) -> Self {
         let n = columns as f64;
         let (n, inverse) = (n.into(), (1.0 / n).into());
-        Extent { rows, columns, n, inverse, chunks: NonZeroUsize::MIN, depth: 0 }
+        Extent { rows, columns, n, inverse, chunks: NonZeroUsize::MIN, depth: 0, late: Late::NONE }
     }
 }
 

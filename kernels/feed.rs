@@ -1,7 +1,8 @@
 //! How rows reach a block.
 //!
 //! A block takes tiles of R rows: tile `block`, then `block + grid`, and so on, the seed's
-//! interleaved assignment. A [`Feed`] gives it the packs of those rows. There are two:
+//! interleaved assignment. ([`Share`]: in forward through a ring, the last blocks of the grid so share
+//! the last tiles.) A [`Feed`] gives it the packs of those rows. There are two:
 //!
 //! - [`Direct`] reads global memory where the body asks. It works on any architecture, is within the
 //!   only feed of the CPU (`arch/cpu_feed.rs`), and comes in two kinds: for rows of whole packs that
@@ -14,7 +15,7 @@
 
 use core::ffi::c_void;
 
-use crate::args::{Extent, RowStats, Rows};
+use crate::args::{Extent, Late, RowStats, Rows};
 use crate::element::{Element, Pack, Params};
 use crate::{Block, arch, memory};
 
@@ -204,6 +205,32 @@ impl<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize, const W
         }
         // SAFETY: the row exists, and `open`'s caller said that its statistics are readable.
         unsafe { RowStats::load(self.stats, self.row + r) }
+    }
+}
+
+/// The tiles of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// First row of the first tile.
+    pub first: usize,
+    /// The rows end before this one.
+    pub end: usize,
+    /// From one tile to the next.
+    pub step: u32,
+}
+
+impl Share {
+    /// Of block `block` of `grid`: a share of the late rows, if it is one of the late blocks, or else
+    /// of those before them.
+    #[inline(always)]
+    pub fn new(block: u32, grid: u32, rows_per_tile: usize, rows: usize, late: Late) -> Self {
+        let early = grid - late.blocks;
+        let (start, number, end, step) = if block < early {
+            (0, block, rows.min(late.first_row), early)
+        } else {
+            (late.first_row, block - early, rows, late.blocks)
+        };
+        Share { first: start + number as usize * rows_per_tile, end, step }
     }
 }
 

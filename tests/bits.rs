@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use common::{Inputs, Outcome, Suite, each_pair, layer, run};
-use ferronorm::plan::Storage;
+use ferronorm::plan::{self, DataType, Storage, Work};
 use ferronorm::{Device, Dtype, Mode, Options, Tile, ptx};
 
 mod common;
@@ -29,6 +29,9 @@ const SHAPES: [[usize; 2]; 12] = [
     [2, 70001],
 ];
 
+/// Shapes whose last rows are for late blocks (f64 has none).
+const LATE: [[usize; 2]; 3] = [[60_001, 40], [30_000, 520], [2200, 11_000]];
+
 /// A GPU, in every mode and with every tile, and the CPU as it plans by itself.
 fn check_rows<E: Dtype, P: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
     let inputs = Inputs::<E, P>::seed(shape[0], shape[1], 12);
@@ -40,6 +43,21 @@ fn check_rows<E: Dtype, P: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {
             found.assert_same_rows(&right, &format!("{mode:?}, {tile:?}"));
         }
     }
+    Ok(())
+}
+
+/// Forward of a GPU and of the CPU.
+fn check_late<E: Dtype, P: Dtype>(gpu: &Device, [rows, columns]: [usize; 2]) -> Outcome {
+    let storage = Storage { x: E::DTYPE, params: P::DTYPE };
+    if gpu.info().ring && E::DTYPE != DataType::F64 {
+        let work = Work { rows, columns, storage, aligned: true, plain: true };
+        let plan = plan::forward(gpu.info(), work, Options::default())?;
+        assert!(plan.steps.iter().all(|launch| launch.late.blocks > 0), "{plan:?}");
+    }
+    let inputs = Inputs::<E, P>::seed(rows, columns, 16);
+    let right = run(&layer(&Device::cpu(), Options::default()), &inputs)?;
+    let found = run(&layer(gpu, Options::default()), &inputs)?;
+    found.assert_same_rows(&right, "with late blocks");
     Ok(())
 }
 
@@ -117,6 +135,11 @@ fn main() -> ExitCode {
             });
         }
         suite.gpu(&name("again"), move |gpu| check_again::<E, P>(gpu, shape));
+    });
+    each_pair!(E, P => for shape @ [rows, columns] in LATE {
+        let types = Storage { x: E::DTYPE, params: P::DTYPE };
+        let name = format!("as the CPU, late blocks, {types} {rows}x{columns}");
+        suite.gpu(&name, move |gpu| check_late::<E, P>(gpu, shape));
     });
     let shapes = [[257, 1000], [100, 33], [64, 4097], [11, 20000]];
     each_pair!(E, P => for shape @ [rows, columns] in shapes {

@@ -1,6 +1,7 @@
 //! Blocks that hold whole rows: how many threads own a row, how many blocks there are, and whether
 //! they read through a ring.
 
+use kernels::args::Late;
 use kernels::entry::instance::{holds_w, packs, ring_rows, team_threads};
 use kernels::feed::RingLayout;
 
@@ -61,7 +62,14 @@ pub(super) fn over_rows(
         }
     };
     let instance = Instance { kernel, storage: work.storage, packs: team.packs, rows, feed };
-    Launch { instance, grid, block: team.threads, shared_memory, depth }
+    let late = match ring {
+        Some(ring) if kernel == Kernel::Forward && options.blocks.is_none() => {
+            late(device, work, team, ring, grid)
+        }
+        _ => Late::NONE,
+    };
+    let grid = grid + late.blocks;
+    Launch { instance, grid, block: team.threads, shared_memory, depth, late }
 }
 
 /// Rows of a tile of a ring. Backward of one or two packs a thread gains from several, whose
@@ -89,6 +97,41 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
     }
 }
 
+/// The rows that blocks are to share that start late, where others have ended. Multiprocessors get
+/// through equal shares at different speeds: forward of f16, N = 8192, M = 4096: in 26 to 36 us.
+///
+/// A late block has nothing ahead of time, which costs where there are few rounds of tiles, or where it
+/// has its multiprocessor for itself, or where the vectors are not copied whole (f32, N = 4095: 46.7,
+/// 48.1 us). us with all rows shared from the start, and with 1, 2, 3 or more rounds left to late blocks
+/// (f16, H200):
+///
+/// | M      | N     | blocks per multiprocessor | rounds | 0     | 1     | 2    | more           |
+/// |--------|-------|---------------------------|--------|-------|-------|------|----------------|
+/// | 4096   | 4096  | 4                         | 3      | 22.3  | 24.7  | 25.6 | 3: 25.7        |
+/// | 4096   | 6144  | 2                         | 7      | 31.3  | 31.1  |      |                |
+/// | 4096   | 7168  | 2                         | 7      | 36.2  | 34.7  |      |                |
+/// | 4096   | 8192  | 3                         | 10     | 40.1  | 38.4  | 39.1 | 3: 40.0        |
+/// | 4096   | 15872 | 2                         | 15     | 72.4  | 70.4  | 70.3 |                |
+/// | 65536  | 1024  | 16                        | 15     | 75.2  | 71.3  | 71.3 | 4: 71.3        |
+/// | 131072 | 768   | 16                        | 31     | 114.9 | 111.9 |      | 6: 105.2       |
+/// | 65536  | 8192  | 3                         | 165    | 560.9 |       |      | 30: 550.1      |
+fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> Late {
+    let tiles = work.rows.div_ceil(ring.rows);
+    let rounds = tiles / grid as usize;
+    // With room for one more, late blocks would not be late: 132 blocks of 224 threads and as many late
+    // ones (f16, N = 13312): 63.4, 88.6 us.
+    let room = (device.multiprocessor_shared_memory / (ring.shared_memory + STATIC))
+        .min(ring_threads(work, team) / team.threads);
+    if rounds < 7 || room > ring.blocks || !work.aligned {
+        return Late::NONE;
+    }
+    // (f32, N = 12288, one block per multiprocessor, 31 rounds: 107.8, 107.2, 105.8, 106.1 with 0 to 3.)
+    let few = if ring.blocks == 1 { rounds / 12 } else { rounds / 5 };
+    let late = if rounds < 24 { 1 } else { few };
+    let early = grid as usize * (rounds - late);
+    Late { first_row: early * ring.rows, blocks: (tiles - early).min(4 * grid as usize) as u32 }
+}
+
 /// Most blocks per multiprocessor of a kernel with a ring, and most tiles that the ring holds.
 ///
 /// Forward: as many as make 512 threads, or 384 of 8 packs. Two tiles do, since a tile's slot is free
@@ -102,7 +145,7 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u32, u32) {
     let threads = team.threads;
     if kernel == Kernel::Forward {
-        let most = if team.packs == 8 { 384 } else { 512 };
+        let most = if team.packs == 8 { 384 } else { ring_threads(work, team) };
         return ((most / threads).clamp(1, 16), 2);
     }
     let many = 448 / threads;
@@ -112,13 +155,25 @@ fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u
 }
 
 /// Whether there are kernels with a ring for work of this kind, if it is plain. (us without and with
-/// one, rows that are not whole packs, M = 4096, H200: f16, N = 8191: forward 155, 93, backward 189,
-/// 101; f32, N = 1023: 30.1, 22.2 and 51.0, 41.6.)
+/// one, rows that are not whole packs, M = 4096, H200: f16, N = 8191: forward 155, 57, backward 189,
+/// 101; f32, N = 1023: 30.1, 20.2 and 51.0, 41.9.)
 fn has_ring(work: Work) -> bool {
     let Storage { x, params } = work.storage;
     x != DataType::F64 && (work.aligned || x == params)
 }
 
+/// What a block takes beside its dynamic shared memory: the collectives' scratch, and what CUDA
+/// reserves.
+const STATIC: u32 = 1024 + 1024;
+
+/// Threads of a multiprocessor for which forward's kernels with a ring leave registers. (us of rows that
+/// are not whole packs with 512 and 384, f16, M = 4096, H200: N = 511, V = 1: 11.3, 13.5; of V = 4:
+/// 1025: 25.4, 22.1; 2047: 28.1, 23.4; 4095: 44.8, 36.7.)
+fn ring_threads(work: Work, team: Team) -> u32 {
+    if !work.aligned && work.storage.x.size() == 2 && team.packs == 4 { 384 } else { 512 }
+}
+
+#[derive(Clone, Copy)]
 struct Ring {
     rows: usize,
     depth: u32,
@@ -134,10 +189,6 @@ fn ring(
     kernel: Kernel,
     team: Team,
 ) -> Option<Ring> {
-    // What a block takes beside its dynamic shared memory: the collectives' scratch, and what CUDA
-    // reserves.
-    const STATIC: u32 = 1024 + 1024;
-
     let rows = tile_rows(kernel, team);
     // Fewer tiles than multiprocessors would leave some idle that single rows keep busy.
     let few = work.rows < rows * device.multiprocessors as usize;
@@ -147,10 +198,11 @@ fn ring(
         Tile::Several => false,
     };
     let Storage { x, params } = work.storage;
-    // Rows of one warp that are not whole packs. (us without and with a ring, forward, f16, M = 4096,
-    // H200: N = 127: 8.6, 9.5; 255: 8.6, 9.3; 511, of two warps: 12.0, 11.3; 767: 16.3, 18.1; 1023:
-    // 17.8, 19.9.)
-    let short = kernel == Kernel::Forward && !work.aligned && x.size() == 2 && team.threads == 32;
+    // Rows of one pack to a lane that are not whole packs. (us without and with a ring, forward, f16, M =
+    // 4096, H200: N = 127: 8.6, 9.5; 255: 9.0, 9.7; 511, of two warps: 12.0, 11.3; 767, of four packs to a
+    // lane: 16.5, 16.0; 1023: 17.9, 16.5.)
+    let one = team.threads == 32 && team.packs == 1;
+    let short = kernel == Kernel::Forward && !work.aligned && x.size() == 2 && one;
     if !device.ring || !work.plain || single || short || !has_ring(work) {
         return None;
     }

@@ -12,9 +12,10 @@ fn lengths(x: DataType) -> [usize; 6] {
 
 /// What every launch of split rows keeps to.
 fn assert_fits(launch: &Launch, pieces: usize) {
-    let Launch { instance, grid, block, shared_memory, depth } = *launch;
+    let Launch { instance, grid, block, shared_memory, depth, late } = *launch;
     assert!(instances(true).contains(&instance), "{instance}");
     assert_eq!((block as usize, shared_memory, depth), (LONG_THREADS, 0, 0), "{instance}");
+    assert_eq!(late, Late::NONE, "{instance}");
     assert!((1..=MAX_GRID).contains(&(grid as usize)), "{instance}: grid {grid}");
     assert!(grid as usize <= pieces, "{instance}: grid {grid} for {pieces} pieces");
 }
