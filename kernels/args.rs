@@ -115,7 +115,7 @@ pub struct Extent {
     /// Tiles that the ring holds (only for kernels that read through one): at least 1 in forward, which
     /// holds a tile in registers, and 2 in backward.
     pub depth: u32,
-    /// Blocks that the tail's rows are for (only in forward through a ring).
+    /// Blocks that start late, and the rows that they share (only in forward through a ring).
     pub late: Late,
 }
 

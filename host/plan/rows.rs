@@ -108,6 +108,7 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 /// | M      | N     | blocks per multiprocessor | rounds | 0     | 1     | 2    | more           |
 /// |--------|-------|---------------------------|--------|-------|-------|------|----------------|
 /// | 4096   | 4096  | 4                         | 3      | 22.3  | 24.7  | 25.6 | 3: 25.7        |
+/// | 4096   | 5120  | 3                         | 5      | 27.1  | 27.0  |      |                |
 /// | 4096   | 6144  | 2                         | 7      | 31.3  | 31.1  |      |                |
 /// | 4096   | 7168  | 2                         | 7      | 36.2  | 34.7  |      |                |
 /// | 4096   | 8192  | 3                         | 10     | 40.1  | 38.4  | 39.1 | 3: 40.0        |
@@ -125,7 +126,8 @@ fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> La
     if rounds < 7 || room > ring.blocks || !work.aligned {
         return Late::NONE;
     }
-    // (f32, N = 12288, one block per multiprocessor, 31 rounds: 107.8, 107.2, 105.8, 106.1 with 0 to 3.)
+    // (f32, N = 12288, one block per multiprocessor, 31 rounds: 107.8, 107.2, 105.8, 106.1 with 0 to 3.
+    // It loses in one place: f32, M = 131072, N = 768, 62 rounds: 215.1, 218.7 with 0, 12.)
     let few = if ring.blocks == 1 { rounds / 12 } else { rounds / 5 };
     let late = if rounds < 24 { 1 } else { few };
     let early = grid as usize * (rounds - late);
@@ -167,8 +169,8 @@ fn has_ring(work: Work) -> bool {
 const STATIC: u32 = 1024 + 1024;
 
 /// Threads of a multiprocessor for which forward's kernels with a ring leave registers. (us of rows that
-/// are not whole packs with 512 and 384, f16, M = 4096, H200: N = 511, V = 1: 11.3, 13.5; of V = 4:
-/// 1025: 25.4, 22.1; 2047: 28.1, 23.4; 4095: 44.8, 36.7.)
+/// are not whole packs with 512 and 384, f16, M = 4096, H200: V = 4: N = 1025: 25.4, 22.1; 2047: 28.1,
+/// 23.4; 4095: 44.8, 36.7; V = 1, which has the registers: 511: 11.3 with the kernels before, 13.5.)
 fn ring_threads(work: Work, team: Team) -> u32 {
     if !work.aligned && work.storage.x.size() == 2 && team.packs == 4 { 384 } else { 512 }
 }

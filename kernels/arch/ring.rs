@@ -65,8 +65,8 @@ where
         self.barriers + 8 * slot
     }
 
-    /// The tiles of this block. What backward sums depends on a block's rows, so that none shall be
-    /// of another size.
+    /// The tiles of this block. Backward has no late blocks: each would have dw and db of its own to
+    /// merge.
     #[inline(always)]
     fn share(extent: &Extent, rows_per_tile: usize) -> Share {
         // Opaque, here and in `ahead`: what is computed where it is used takes no register elsewhere.
@@ -182,8 +182,9 @@ where
             }
             bulk::fence_init();
             if T == 1 {
-                // By itself, so as not to wait for the barrier. (us, f16, M = 4096, N = 1024, H200: 10.0,
-                // 9.7. In backward, where there is more to ask for, it costs as much.)
+                // By itself, so as not to wait for the barrier. (us, M = 4096, N = 1024, H200: f16: 10.0,
+                // 9.7; f32, whose tiles two warps had shared out: 13.3, 13.6. Backward, which has more to
+                // ask for, loses too.)
                 for tiles in 1..=extent.depth - Self::LAG {
                     ring.ask_share(tiles, 0, 1);
                 }

@@ -19,7 +19,7 @@ where
 {
     /// Where vector `i` lies, and its size.
     #[inline(always)]
-    pub(super) fn vector_at(&self, i: usize) -> (u32, u32) {
+    fn vector_at(&self, i: usize) -> (u32, u32) {
         let bytes = RingLayout::vector_bytes(self.row_bytes, P::PACKS);
         (self.vectors + i as u32 * bytes, bytes)
     }
