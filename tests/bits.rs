@@ -13,12 +13,14 @@ use ferronorm::{Device, Dtype, Mode, Options, Tile, ptx};
 
 mod common;
 
-const SHAPES: [[usize; 2]; 12] = [
+const SHAPES: [[usize; 2]; 14] = [
     [1151, 8192],
     [257, 1000],
     [64, 1023],
     [37, 15872],
     [9, 16384],
+    [137, 9216],
+    [133, 13312],
     [1000, 256],
     [4096, 1024],
     [300, 3584],

@@ -55,7 +55,7 @@ fn check<E: Dtype>(device: &Device, shape: [usize; 2], aligned: bool) -> Outcome
     let kernels = unsafe { raw::load(device)? };
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
     let offset = if aligned { 0 } else { 1 };
-    let layout = Layout { offsets: [offset; 4], gaps: [0; 4] };
+    let layout = Layout { offsets: [offset; 4], gaps: [0; 4], vectors: [0; 4] };
     let mut problem = Raw::new(&kernels, &inputs[0], layout, options)?;
     // Copies to the device may still be under way.
     CurrentContext::synchronize()?;

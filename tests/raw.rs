@@ -13,14 +13,20 @@ use ferronorm::{Device, Dtype, Options};
 
 mod common;
 
-const LAYOUTS: [Layout; 6] = [
-    Layout { offsets: [0; 4], gaps: [0; 4] },
-    Layout { offsets: [8, 16, 0, 24], gaps: [8, 0, 24, 16] },
-    Layout { offsets: [1, 3, 5, 7], gaps: [0; 4] },
-    Layout { offsets: [0, 1, 0, 3], gaps: [1, 2, 3, 0] },
+const PACKED: Layout = Layout { offsets: [0; 4], gaps: [0; 4], vectors: [0; 4] };
+
+const LAYOUTS: [Layout; 9] = [
+    PACKED,
+    Layout { offsets: [8, 16, 0, 24], gaps: [8, 0, 24, 16], ..PACKED },
+    Layout { offsets: [1, 3, 5, 7], ..PACKED },
+    Layout { offsets: [0, 1, 0, 3], gaps: [1, 2, 3, 0], ..PACKED },
     // A stride of each matrix's own: all aligned, and none.
-    Layout { offsets: [16, 0, 8, 24], gaps: [8, 16, 24, 32] },
-    Layout { offsets: [1, 2, 3, 4], gaps: [5, 3, 7, 1] },
+    Layout { offsets: [16, 0, 8, 24], gaps: [8, 16, 24, 32], ..PACKED },
+    Layout { offsets: [1, 2, 3, 4], gaps: [5, 3, 7, 1], ..PACKED },
+    // Vectors that no copy brings whole, with rows that are aligned, and rows that are not.
+    Layout { vectors: [1, 2, 3, 5], ..PACKED },
+    Layout { offsets: [1, 2, 3, 4], vectors: [3, 0, 1, 1], ..PACKED },
+    Layout { offsets: [8, 16, 0, 24], gaps: [1; 4], vectors: [0, 1, 0, 7] },
 ];
 
 fn check<E: Dtype, P: Dtype>(device: &Device, shape: [usize; 2]) -> Outcome {

@@ -2,7 +2,7 @@
 //! they read through a ring.
 
 use kernels::args::Late;
-use kernels::entry::instance::{holds_w, packs, ring_rows, team_threads};
+use kernels::entry::instance::{leaves_w_out, packs, ring_rows, team_threads};
 use kernels::feed::RingLayout;
 
 use super::{
@@ -119,8 +119,8 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> Late {
     let tiles = work.rows.div_ceil(ring.rows);
     let rounds = tiles / grid as usize;
-    // With room for one more, late blocks would not be late: 132 blocks of 224 threads and as many late
-    // ones (f16, N = 13312): 63.4, 88.6 us.
+    // With room for one more, late blocks would not be late (f16, N = 13312, when one block of 224 threads
+    // was planned where two have room: 63.4, 88.6 us).
     let room = (device.multiprocessor_shared_memory / (ring.shared_memory + STATIC))
         .min(ring_threads(work, team) / team.threads);
     if rounds < 7 || room > ring.blocks || !work.aligned {
@@ -136,9 +136,12 @@ fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> La
 
 /// Most blocks per multiprocessor of a kernel with a ring, and most tiles that the ring holds.
 ///
-/// Forward: as many as make 512 threads, or 384 of 8 packs. Two tiles do, since a tile's slot is free
-/// as soon as it is in registers. (us by blocks per multiprocessor, f16, M = 4096, H200: N = 1024:
-/// 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9, 22.0 with 2, 3, 4; 8192: 41.4, 39.3 with 2, 3.)
+/// Forward: as many as [`ring_threads`] has registers for, but not five of three warps where there are
+/// no late ones (us with 4 and 5, f16: N = 3072: 17.6, 18.1; 4608: 25.3, 25.8; 5120: 26.9, 27.5; f32: 1280: 15.3,
+/// 15.7; 2560: 26.6, 26.3). Two tiles do, since a tile's slot is free as soon as it is in registers. (us by
+/// blocks per multiprocessor, f16, M = 4096, H200: N = 1024: 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9,
+/// 22.0 with 2, 3, 4; 6656: 34.4, 32.5 with 3, 4; 8192: 41.4, 39.3 with 2, 3; 9216: 45.7, 43.2 with 2, 3;
+/// 12800: 62.8, 58.2 with 1, 2.)
 ///
 /// Backward: 256 threads or more, since each block's dw and db are written and read once more; more
 /// blocks where each still has many rows. (us: N = 1024: 20.9, 16.2, 18.8 with 1, 2, 3 blocks; 1536:
@@ -147,8 +150,10 @@ fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> La
 fn ring_blocks(device: DeviceInfo, work: Work, kernel: Kernel, team: Team) -> (u32, u32) {
     let threads = team.threads;
     if kernel == Kernel::Forward {
-        let most = if team.packs == 8 { 384 } else { ring_threads(work, team) };
-        return ((most / threads).clamp(1, 16), 2);
+        let rounds = work.rows / (5 * device.multiprocessors as usize * tile_rows(kernel, team));
+        let three_warps = threads == 96 && rounds < 7;
+        let most = if three_warps { 4 } else { ring_threads(work, team) / threads };
+        return (most.clamp(1, 16), 2);
     }
     let many = 448 / threads;
     let rows = work.rows as u64;
@@ -168,11 +173,14 @@ fn has_ring(work: Work) -> bool {
 /// reserves.
 const STATIC: u32 = 1024 + 1024;
 
-/// Threads of a multiprocessor for which forward's kernels with a ring leave registers. (us of rows that
-/// are not whole packs with 512 and 384, f16, M = 4096, H200: V = 4: N = 1025: 25.4, 22.1; 2047: 28.1,
-/// 23.4; 4095: 44.8, 36.7; V = 1, which has the registers: 511: 11.3 with the kernels before, 13.5.)
+/// Threads of a multiprocessor for which forward's kernels with a ring leave registers: fewer where packs
+/// of 16 bits are shifted, or have f32 weights beside them, which takes 140 to 168. (us of rows that are
+/// not whole packs with 512 and 384, f16, M = 4096, H200: V = 4: N = 1025: 25.4, 22.1; 2047: 28.1, 23.4;
+/// 4095: 44.8, 36.7; V = 1, which has the registers: 511: 11.3 with the kernels before, 13.5.)
 fn ring_threads(work: Work, team: Team) -> u32 {
-    if !work.aligned && work.storage.x.size() == 2 && team.packs == 4 { 384 } else { 512 }
+    let Storage { x, params } = work.storage;
+    let many = team.packs > 1 && x.size() == 2 && (!work.aligned || params.size() == 4);
+    if many { 384 } else { 512 }
 }
 
 #[derive(Clone, Copy)]
@@ -214,8 +222,8 @@ fn ring(
     let layout = match kernel {
         Kernel::Forward => RingLayout::new(1, 2, false, rows, pitch, vector),
         _ => {
-            let held = work.aligned && holds_w(kernel, x, team.packs);
-            RingLayout::new(2, if held { 0 } else { 1 }, true, rows, pitch, vector)
+            let without = work.aligned && leaves_w_out(kernel, x, team.packs);
+            RingLayout::new(2, if without { 0 } else { 1 }, true, rows, pitch, vector)
         }
     };
     let (most, max_depth) = ring_blocks(device, work, kernel, team);
@@ -233,12 +241,14 @@ fn ring(
     }
     // Forward holds a tile in registers, and can do with one in shared memory: where two do not fit (f32,
     // N = 14848, without a ring and with such a one: 150.8, 128.7 us; 15872: 159.0, 137.4), and for long
-    // rows, two blocks of one tile in place of one block of two (f16, N = 13312: 61.7, 63.0; 14336: 66.9,
-    // 65.8; 15872: 74.0, 72.2; f32, N = 8192: 76.2, 74.2; 8704, of 288 threads: 79.3, 86.9).
-    let long = row >= 28 << 10 && team.threads <= 256;
-    let two = fitting(2);
+    // rows, if that makes room for one block more (f16, N = 9728: 46.6, 45.3; 10240: 48.5, 47.1; 14336:
+    // 66.9, 65.8; 15872: 74.0, 72.2; f32, 5120: 46.8, 46.3; 8192: 76.2, 74.2; but f16, 7168: 34.6, 35.0).
+    let long = row >= 19 << 10;
     match most_blocks(2) {
-        Some(ring) if ring.blocks == 1 && long && two.depth == 1 => Some(two),
+        Some(ring) if long && ring.blocks < most => {
+            let more = fitting(ring.blocks + 1);
+            Some(if more.depth == 1 { more } else { ring })
+        }
         None => most_blocks(1),
         ring => ring,
     }

@@ -221,8 +221,10 @@ fn no_columns_no_launch() {
 #[test]
 fn long_rows_of_forward_do_with_one_tile() {
     let blocks_and_tiles = [
+        (F16, 9216, (396, 2)),
+        (F16, 10240, (396, 1)),
         (F16, 12288, (264, 2)),
-        (F16, 13312, (132, 2)),
+        (F16, 13312, (264, 2)),
         (F16, 14336, (264, 1)),
         (F16, 15872, (264, 1)),
         (F32, 8192, (264, 1)),
@@ -250,8 +252,8 @@ fn only_plain_work_goes_through_a_ring() {
 }
 
 #[test]
-fn f32_rows_have_a_ring_as_long_as_a_block_of_v8_holds_them() {
-    for (columns, feed) in [(9728, Feed::Ring), (12288, Feed::Ring), (12292, Feed::Direct)] {
+fn f32_rows_have_a_ring_as_long_as_two_tiles_have_room() {
+    for (columns, feed) in [(12288, Feed::Ring), (14336, Feed::Ring), (14848, Feed::Direct)] {
         let plan = backward_all(H200, work(4096, columns, F32), Options::default()).unwrap();
         assert_eq!(only(&plan.rows).instance.feed, feed, "{columns}");
     }

@@ -127,6 +127,7 @@ unsafe fn pick<E: Element, P: Params<E>, const WIDE: bool>(
         (0, 0) => unsafe { run::<WIDE>(Only { kernel, args, types }, index, grid, threads) },
         (1, 1) => rows!(1, 1),
         (2, 1) if E::LANES > 2 => rows!(2, 1),
+        (3, 1) if E::LANES == 8 => rows!(3, 1),
         (4, 1) => rows!(4, 1),
         (8, 1) => rows!(8, 1),
         (16, 1) if E::LANES == 4 => rows!(16, 1),

@@ -224,12 +224,14 @@ pub const fn packs(kernel: Kernel, dtype: DataType) -> &'static [usize] {
     match (kernel, dtype) {
         (Kernel::Forward, _) | (_, DataType::F64) => &[1, 4, 8],
         (_, DataType::F32) => &[1, 2, 4, 8, 16],
-        _ => &[1, 2, 4, 8],
+        _ => &[1, 2, 3, 4, 8],
     }
 }
 
 /// The most threads that share a row of V packs a thread. Forward wants small teams, whose
-/// collectives are short; backward needs registers for dw and db.
+/// collectives are short; backward needs registers for dw and db. (V = 3 of 16 bits has 12 warps where V =
+/// 4 would have 9, which leave three of four schedulers waiting: us, f16, M = 4096, H200: N = 8704: 72.2,
+/// 68.4; 9216: 74.9, 71.5; not with more threads: 10240: 77.8, 77.6.)
 pub const fn team_threads(kernel: Kernel, dtype: DataType, packs: usize) -> usize {
     match (kernel, packs, packs * dtype.lanes()) {
         (Kernel::Forward, 1, _) => 64,
@@ -237,8 +239,8 @@ pub const fn team_threads(kernel: Kernel, dtype: DataType, packs: usize) -> usiz
         (Kernel::Forward, _, 32) => 512,
         (_, 1, _) => 256,
         _ if matches!(dtype, DataType::F64) => 256,
-        (_, _, ..=24) => 512,
-        (_, _, 25..=32) => 384,
+        (_, _, ..=16) => 512,
+        (_, _, 17..=32) => 384,
         _ => 256,
     }
 }
@@ -254,12 +256,13 @@ pub const fn ring_rows(kernel: Kernel, packs: usize) -> &'static [usize] {
     }
 }
 
-/// Whether the backward kernel that reads whole packs through a ring holds w in registers: of f32, V =
-/// 8, whose tiles are so large that w finds no room beside two of them from N = 9.7 K on. (us, M = 4096,
-/// H200: N = 12288: 165 and 266 without a ring; 11264: 153, 156 with w in the ring. 16-bit types gain
-/// nothing: N = 4096: 38.2 and 37.5.)
-pub const fn holds_w(kernel: Kernel, dtype: DataType, packs: usize) -> bool {
-    matches!((kernel, dtype, packs), (Kernel::BackwardRows, DataType::F32, 8))
+/// Whether the ring of the backward kernel that reads whole packs leaves w out: of f32, whose tiles are so
+/// large that w finds no room beside two of them from N = 9.7 K on. V = 8 holds it in registers, V = 16
+/// reads it from global memory. (us, M = 4096, H200: N = 12288: 165 and 266 without a ring; 11264: 153, 156
+/// with w in the ring; 12544, V = 16: 288 and 403 without a ring. 16-bit types gain nothing: N = 4096:
+/// 38.2 and 37.5.)
+pub const fn leaves_w_out(kernel: Kernel, dtype: DataType, packs: usize) -> bool {
+    matches!((kernel, dtype, packs), (Kernel::BackwardRows, DataType::F32, 8 | 16))
 }
 
 /// The feeds that there are; f64 is for exactness, and has one. What is rare, rows of 16 bits beside

@@ -112,11 +112,13 @@ impl Matrix {
     }
 }
 
-/// How the matrices lie: elements before x, dy, y and dx, and between their rows.
+/// How the matrices lie: elements before x, dy, y and dx, and between their rows; and the vectors:
+/// elements before w, b, dw and db.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub offsets: [usize; 4],
     pub gaps: [usize; 4],
+    pub vectors: [usize; 4],
 }
 
 /// A problem's tensors on the device, and its plans.
@@ -155,9 +157,11 @@ impl Raw {
         };
         let (x, dy) = (matrix(0, Some(&inputs.x)), matrix(1, Some(&inputs.dy)));
         let (y, dx) = (matrix(2, None), matrix(3, None));
-        let vector = |data: Option<&[P]>| Matrix::new([1, columns], 0, columns, data);
-        let (w, b) = (vector(inputs.w.as_deref()), vector(inputs.b.as_deref()));
-        let (dw, db) = (vector(None), vector(None));
+        let vector = |i: usize, data: Option<&[P]>| {
+            Matrix::new([1, columns], layout.vectors[i], columns, data)
+        };
+        let (w, b) = (vector(0, inputs.w.as_deref()), vector(1, inputs.b.as_deref()));
+        let (dw, db) = (vector(2, None), vector(3, None));
         let stats = Bytes::new(vec![0xFF; rows * size_of::<RowStats<E::Real>>()]);
 
         let call = Call {

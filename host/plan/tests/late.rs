@@ -41,10 +41,12 @@ fn late_blocks_are_those_for_which_there_is_no_room() {
     assert_eq!(forward_of(4096, 8192, F16).grid, 396 + 532);
     // Six rounds of 31, by four late blocks for each early one.
     assert_eq!(late_of(131_072, 768, F16), (4 * 2112, 6 * 2112 + 64));
+    // Two blocks to a multiprocessor, of 224 threads.
+    assert_eq!(late_of(4096, 13312, F16), (264 + 136, 264 + 136));
     // One block to a multiprocessor.
     assert_eq!(late_of(4096, 12288, F32), (2 * 132 + 4, 2 * 132 + 4));
     // Few rounds; room for one more.
-    for columns in [1024, 4096, 13312] {
+    for columns in [1024, 4096, 4608] {
         assert_eq!(late_of(4096, columns, F16), (0, 0), "{columns}");
     }
     // Rows that are not whole packs.
