@@ -6,7 +6,7 @@
 //!
 //! - [`Direct`] reads global memory where the body asks. It works on any architecture, is within the
 //!   only feed of the CPU (`arch/cpu_feed.rs`), and comes in two kinds: for rows of whole packs that
-//!   start on 16-byte boundaries, and for any rows.
+//!   start on 16-byte boundaries (of any work, or of plain work alone), and for any rows.
 //! - `Ring` (sm_90, `arch/ring.rs`) has the copy engine bring tiles into shared memory ahead of
 //!   time, several at once, and costs no registers for it. It comes in the same two kinds; the work
 //!   must be plain ([`Feed::PLAIN_ONLY`]).
@@ -127,8 +127,8 @@ impl RingLayout {
     }
 }
 
-/// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`].
-pub struct Direct<const T: usize, const C: usize, const WHOLE: bool> {
+/// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`], PLAIN [`Feed::PLAIN_ONLY`].
+pub struct Direct<const T: usize, const C: usize, const WHOLE: bool, const PLAIN: bool = false> {
     pub(crate) extent: Extent,
     pub(crate) rows_per_tile: usize,
     /// First row of the present tile, and of the next.
@@ -139,11 +139,15 @@ pub struct Direct<const T: usize, const C: usize, const WHOLE: bool> {
     stats: *const c_void,
 }
 
-impl<B: Block, E: Element, P: Params<E>, const T: usize, const C: usize, const WHOLE: bool>
-    Feed<B, E, P, T, C> for Direct<T, C, WHOLE>
+impl<B, E, P, const T: usize, const C: usize, const WHOLE: bool, const PLAIN: bool>
+    Feed<B, E, P, T, C> for Direct<T, C, WHOLE, PLAIN>
+where
+    B: Block,
+    E: Element,
+    P: Params<E>,
 {
     const WHOLE_PACKS: bool = WHOLE;
-    const PLAIN_ONLY: bool = false;
+    const PLAIN_ONLY: bool = PLAIN;
 
     #[inline(always)]
     unsafe fn open(
@@ -252,6 +256,22 @@ pub unsafe fn params<E: Element, P: Params<E>>(
     columns: usize,
     pack: usize,
 ) -> E::Lanes {
+    // SAFETY: the caller's promise.
+    P::widen(unsafe { param_packs::<E, P>(whole, vector, columns, pack) })
+}
+
+/// As [`params`], before they are widened: in fewer registers.
+///
+/// # Safety
+///
+/// As for [`params`].
+#[inline(always)]
+pub unsafe fn param_packs<E: Element, P: Params<E>>(
+    whole: bool,
+    vector: *const c_void,
+    columns: usize,
+    pack: usize,
+) -> [Pack; 2] {
     // No columns, no access: a predicate on the loads, and no branch around them.
     let columns = if vector.is_null() { 0 } else { columns };
     let mut packs = [Pack::default(); 2];
@@ -260,5 +280,5 @@ pub unsafe fn params<E: Element, P: Params<E>>(
         packs[i] =
             unsafe { memory::gather::<P>(whole, vector.cast(), columns, pack * P::PACKS + i) };
     }
-    P::widen(packs)
+    packs
 }

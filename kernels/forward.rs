@@ -38,13 +38,14 @@
 use crate::arch::{self, Number};
 use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
-use crate::feed::live;
+use crate::feed::{live, param_packs};
 use crate::memory::{self, none_to_store, valid_lanes};
 use crate::moments::{Hat, Moments, fine};
 use crate::real::Real;
 use crate::{Block, Feed};
 
-/// The forward kernel: V packs per thread and row, R rows per tile.
+/// The forward kernel: V packs per thread and row, R rows per tile. W is V for a kernel whose
+/// blocks have a tile each, and which reads w and b before it, into registers, or else 0.
 ///
 /// # Safety
 ///
@@ -54,10 +55,12 @@ use crate::{Block, Feed};
 /// - What is written overlaps nothing else, except that `y` or `sum` may be `x` or `residual`
 ///   itself: the same pointer and stride.
 /// - 1 <= `columns`, at most V * `block.threads()` packs; rows and work as F asks, `chunks` = 1.
-/// - Every block of the grid runs this with the same arguments.
+/// - Every block of the grid runs this with the same arguments; if W is V, there are as many as tiles.
 #[inline(always)]
-pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize>(block: &mut B, args: &ForwardArgs)
-where
+pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
+    block: &mut B,
+    args: &ForwardArgs,
+) where
     B: Block,
     F: Feed<B, E, P, 1, 2>,
     E: Element,
@@ -68,12 +71,31 @@ where
     // SAFETY: the caller's promises on x, w and b.
     let mut feed =
         unsafe { F::open(block, extent, R, [args.x], [args.w, args.b], core::ptr::null()) };
-    let mut tile = block.state(|_| [[Pack::default(); V]; R]);
+    let threads = block.threads();
+    let mut tile = block.state(|thread| {
+        let hold = |vector| {
+            // SAFETY: the caller's promises on w and b.
+            arch::from_fn(|v| unsafe {
+                param_packs::<E, P>(F::WHOLE_PACKS, vector, extent.columns, v * threads + thread)
+            })
+        };
+        let w = if W > 0 && args.w.is_null() { [ones::<E, P>(); W] } else { hold(args.w) };
+        Tile::<V, R, W> { x: [[Pack::default(); V]; R], w, b: hold(args.b) }
+    });
 
     while let Some(first) = feed.next(block) {
         let live = |r| live(extent, first, r);
         let plain = F::PLAIN_ONLY || args.residual.ptr.is_null();
 
+        if W > 0 {
+            // Under way before the rough mean waits for its own.
+            let threads = block.threads();
+            block.each(&mut tile, |thread, Tile { x, .. }| {
+                for r in 0..R {
+                    x[r] = arch::from_fn(|v| feed.pack_or_zero(0, r, v * threads + thread));
+                }
+            });
+        }
         let last = last_whole_pack::<E>(extent.columns);
         let mut rough: [_; R] = arch::from_fn(|r| {
             moments.rough::<E>(|pack| {
@@ -99,11 +121,11 @@ where
         };
 
         let threads = block.threads();
-        let mut sums = block.sum(&mut tile, |thread, x| {
+        let mut sums = block.sum(&mut tile, |thread, Tile { x, .. }| {
             let pack = |v| v * threads + thread;
             let mut sums = [[E::Real::ZERO; 2]; R];
             for r in 0..R {
-                for v in 0..V {
+                for v in W..V {
                     // Here too a branch per pack, where one is loaded in two parts.
                     let branch = V == 8 && !F::WHOLE_PACKS && !F::PLAIN_ONLY;
                     x[r][v] = if branch && none_to_store::<E>(false, extent.columns, pack(v)) {
@@ -125,7 +147,7 @@ where
         let mut passes = arch::opaque(MAX_PASSES);
         while passes > 1 && moments.again(&mut rough, &mut scale, &sums) {
             let threads = block.threads();
-            sums = block.sum(&mut tile, |thread, x| {
+            sums = block.sum(&mut tile, |thread, Tile { x, .. }| {
                 let mut sums = [[E::Real::ZERO; 2]; R];
                 for r in 0..R {
                     sums[r] = spread(thread, threads, &x[r], rough[r], scale[r]);
@@ -140,7 +162,7 @@ where
         }
 
         let threads = block.threads();
-        block.each(&mut tile, |thread, x| {
+        block.each(&mut tile, |thread, tile| {
             let store = |offset: E::Real| {
                 for v in 0..V {
                     let pack = v * threads + thread;
@@ -152,10 +174,14 @@ where
                     {
                         continue;
                     }
-                    let (w, b) = (feed.vector(0, pack), feed.vector(1, pack));
+                    let (w, b) = if W == V {
+                        (P::widen(tile.w[v]), P::widen(tile.b[v]))
+                    } else {
+                        (feed.vector(0, pack), feed.vector(1, pack))
+                    };
                     let w = weights::<E>(w, offset);
                     for r in 0..R {
-                        let y = normalise_pack::<E>(x[r][v], stats[r], w, b);
+                        let y = normalise_pack::<E>(tile.x[r][v], stats[r], w, b);
                         // SAFETY: each thread stores its own packs of live rows.
                         unsafe {
                             let (row, columns) = row_to_store(extent, first, r);
@@ -180,7 +206,28 @@ where
                 }
             }
         });
+        if W > 0 {
+            // No loop, out of which w and b could be unpacked, to twice the registers.
+            break;
+        }
     }
+}
+
+/// A thread's packs of a tile's rows, and of w and b if they are held.
+struct Tile<const V: usize, const R: usize, const W: usize> {
+    x: [[Pack; V]; R],
+    w: [[Pack; 2]; W],
+    b: [[Pack; 2]; W],
+}
+
+/// An absent weight, where work is plain.
+#[inline(always)]
+fn ones<E: Element, P: Params<E>>() -> [Pack; 2] {
+    let mut lanes = P::Lanes::ZERO;
+    for l in 0..P::LANES {
+        lanes[l] = P::Real::ONE;
+    }
+    [P::pack(lanes); 2]
 }
 
 /// The last of a row's packs that has all its lanes, or else the first.

@@ -2,7 +2,7 @@
 //! they read through a ring.
 
 use kernels::args::Late;
-use kernels::entry::instance::{leaves_w_out, packs, ring_rows, team_threads};
+use kernels::entry::instance::{has_early, leaves_w_out, packs, ring_rows, team_threads};
 use kernels::feed::RingLayout;
 
 use super::{
@@ -39,6 +39,20 @@ pub(super) fn over_rows(
     kernel: Kernel,
 ) -> Launch {
     let team = Team::new(kernel, work.columns, work.storage.x);
+    let instance = |rows, feed| {
+        let (storage, packs) = (work.storage, team.packs);
+        Instance { kernel, storage, packs, rows, feed }
+    };
+    if kernel == Kernel::Forward && reads_early(device, work, options, team) {
+        return Launch {
+            instance: instance(1, Feed::Early),
+            grid: work.rows as u32,
+            block: team.threads,
+            shared_memory: 0,
+            depth: 0,
+            late: Late::NONE,
+        };
+    }
     let ring = ring(device, work, options, kernel, team);
     let (feed, rows, depth, shared_memory, per_multiprocessor) = match ring {
         Some(Ring { rows, depth, shared_memory, blocks }) => {
@@ -61,14 +75,13 @@ pub(super) fn over_rows(
             tiles.min(options.blocks.unwrap_or(device.multiprocessors * per_multiprocessor))
         }
     };
-    let instance = Instance { kernel, storage: work.storage, packs: team.packs, rows, feed };
     let late = match ring {
         Some(ring) if kernel == Kernel::Forward && options.blocks.is_none() => {
             late(device, work, team, ring, grid)
         }
         _ => Late::NONE,
     };
-    let grid = grid + late.blocks;
+    let (instance, grid) = (instance(rows, feed), grid + late.blocks);
     Launch { instance, grid, block: team.threads, shared_memory, depth, late }
 }
 
@@ -95,6 +108,33 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
         Kernel::Forward => (2048 / team.threads).clamp(1, 32),
         _ => (512 / team.threads).clamp(1, 4),
     }
+}
+
+/// Whether forward has a block for each row, which reads w and b before it, into registers. It has neither
+/// barriers nor copies to set up, which pays where there is little else to do. us through the ring, and so
+/// (H200):
+///
+/// | rows   | f16, N = 768 | 1024       | 2048       | 4096       | f32, N = 1024 | 2048       |
+/// |--------|--------------|------------|------------|------------|---------------|------------|
+/// | 128    |              | 5.6, 4.7   |            | 6.4, 5.7   |               |            |
+/// | 1024   |              | 6.8, 6.0   | 7.8, 7.1   | 10.0, 10.0 |               |            |
+/// | 2048   | 7.3, 6.8     | 7.6, 7.1   | 9.8, 9.9   | 14.1, 14.7 |               |            |
+/// | 4096   | 9.4, 9.0     | 9.7, 9.4   | 14.1, 14.0 | 22.4, 23.4 | 13.6, 13.1    | 21.7, 21.4 |
+/// | 8192   | 13.3, 12.8   | 14.4, 13.8 | 22.4, 22.8 | 37.8, 41.2 | 21.5, 21.3    | 37.9, 37.1 |
+/// | 16384  | 19.6, 20.2   | 22.4, 22.0 | 38.1, 39.7 | 71.7, 77.5 | 37.8, 36.8    | 71.5, 69.3 |
+/// | 32768  | 31.2, 34.2   | 37.8, 38.8 | 72.8, 74.8 |            |               |            |
+///
+/// (At M = 4096, f16, N = 1536: 12.8, 13.2; 2560: 16.3, 18.9; bf16, 1024: 10.0, 9.6; 2048: 14.6, 14.2.)
+fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> bool {
+    let plain = work.plain && work.aligned && has_early(work.storage, team.packs);
+    let free = options.mode == Mode::Persistent && options.tile == Tile::Auto;
+    let rows_per_multiprocessor = match (work.storage.x, team.threads) {
+        (DataType::F32, _) => 125,
+        (_, 32) => 63,
+        _ => 8,
+    };
+    let few = work.rows <= rows_per_multiprocessor * device.multiprocessors as usize;
+    device.ring && plain && free && options.blocks.is_none() && few
 }
 
 /// The rows that blocks are to share that start late, where others have ended. Multiprocessors get

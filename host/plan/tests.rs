@@ -241,7 +241,7 @@ fn long_rows_of_forward_do_with_one_tile() {
 
 #[test]
 fn only_plain_work_goes_through_a_ring() {
-    let plain = work(4096, 1024, Storage::of(DataType::F16));
+    let plain = work(4096, 8192, Storage::of(DataType::F16));
     for work in [plain, Work { plain: false, ..plain }] {
         let forward = forward(H200, work, Options::default()).unwrap();
         let backward = backward(H200, work, Options::default(), Want::ALL).unwrap();
@@ -273,5 +273,44 @@ fn forward_of_unaligned_16_bit_rows_of_a_pack_a_lane_has_no_ring() {
     for (storage, columns) in [(F16, 511), (F16, 1023), (F16, 1025), (F32, 127), (F32, 1023)] {
         assert_eq!(feeds(storage, columns), [Feed::Shifted; 2], "{storage} {columns}");
     }
-    assert_eq!(feeds(F16, 1024), [Feed::Ring; 2]);
+    assert_eq!(feeds(F16, 1024), [Feed::Early, Feed::Ring]);
+}
+
+#[test]
+fn forward_has_a_block_for_each_row_where_rows_are_few_and_short() {
+    let feed = |device, work, options| {
+        let launch = only(&forward(device, work, options).unwrap().steps);
+        assert!(launch.instance.feed != Feed::Early || launch.grid as usize == work.rows);
+        launch.instance.feed
+    };
+    for (storage, rows, columns, right) in [
+        (F16, 1, 1024, Feed::Early),
+        (F16, 8192, 1024, Feed::Early),
+        (F16, 16384, 1024, Feed::Ring),
+        (F16, 1024, 4096, Feed::Early),
+        (F16, 4096, 1032, Feed::Ring),
+        (F16, 1024, 512, Feed::Ring),
+        (F16, 1024, 4608, Feed::Ring),
+        (F32, 16384, 2048, Feed::Early),
+        (F32, 32768, 1024, Feed::Ring),
+        (F32, 1024, 2052, Feed::Ring),
+    ] {
+        let found = feed(H200, work(rows, columns, storage), Options::default());
+        assert_eq!(found, right, "{storage} {rows} x {columns}");
+    }
+    let short = work(4096, 1024, F16);
+    let mixed = Storage { x: DataType::F16, params: DataType::F32 };
+    assert_eq!(feed(H200, work(4096, 1024, mixed), Options::default()), Feed::Ring);
+    assert_eq!(feed(H200, Work { plain: false, ..short }, Options::default()), Feed::Direct);
+    assert_eq!(feed(H200, Work { aligned: false, ..short }, Options::default()), Feed::Shifted);
+    assert_eq!(feed(T4, short, Options::default()), Feed::Direct);
+    // What is asked for is done.
+    for (options, right) in [
+        (Options { tile: Tile::Several, ..Options::default() }, Feed::Ring),
+        (Options { blocks: Some(132), ..Options::default() }, Feed::Ring),
+        (Options { tile: Tile::One, ..Options::default() }, Feed::Direct),
+        (Options { mode: Mode::Seed, ..Options::default() }, Feed::Direct),
+    ] {
+        assert_eq!(feed(H200, short, options), right, "{options:?}");
+    }
 }

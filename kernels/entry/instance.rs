@@ -154,6 +154,8 @@ pub enum Feed {
     Direct,
     /// From global memory, at any alignment.
     Any,
+    /// From global memory, whole aligned packs of plain work, with w and b read before a row.
+    Early,
     /// Through a ring of tiles in shared memory, whole aligned packs.
     Ring,
     /// Through a ring of tiles in shared memory, at any alignment.
@@ -212,6 +214,7 @@ impl fmt::Display for Instance {
             (0, _) => Ok(()),
             (_, Feed::Direct) => write!(f, "_v{packs}"),
             (_, Feed::Any) => write!(f, "_v{packs}_any"),
+            (_, Feed::Early) => write!(f, "_v{packs}_early"),
             (_, Feed::Ring) => write!(f, "_v{packs}r{rows}_ring"),
             (_, Feed::Shifted) => write!(f, "_v{packs}r{rows}_shifted"),
         }
@@ -277,12 +280,22 @@ fn feeds(storage: Storage, ring: bool) -> &'static [Feed] {
     }
 }
 
-/// Every kernel that a PTX file holds; those that read through a ring only if `ring`.
+/// Whether forward has a kernel that holds w and b in registers: those of V = 4 have room for them, if
+/// they are of x's type.
+pub const fn has_early(storage: Storage, packs: usize) -> bool {
+    let Storage { x, params } = storage;
+    packs == 4 && x as u32 == params as u32 && !matches!(x, DataType::F64)
+}
+
+/// Every kernel that a PTX file holds; those that are chosen where there is a ring only if `ring`.
 pub fn instances(ring: bool) -> Vec<Instance> {
     let mut all = Vec::new();
     for storage in Storage::ALL {
         for kernel in [Kernel::Forward, Kernel::BackwardRows] {
             for &packs in packs(kernel, storage.x) {
+                if ring && matches!(kernel, Kernel::Forward) && has_early(storage, packs) {
+                    all.push(Instance { kernel, storage, packs, rows: 1, feed: Feed::Early });
+                }
                 for &feed in feeds(storage, ring) {
                     let rows = if feed.is_ring() { ring_rows(kernel, packs) } else { &[1] };
                     for &rows in rows {

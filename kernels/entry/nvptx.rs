@@ -1,11 +1,11 @@
 //! The PTX entry points.
 //!
-//! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment;
-//! `.._v<V>r<R>_ring` reads tiles of R rows through the ring, and `.._shifted` does so at any
-//! alignment; `f16w32` has f32 weights. `threads x
+//! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment, and
+//! `.._early` reads w and b into registers before a row; `.._v<V>r<R>_ring` reads tiles of R rows
+//! through the ring, and `.._shifted` does so at any alignment; `f16w32` has f32 weights. `threads x
 //! blocks` are the most threads of a block, and the blocks for which it leaves registers on a
-//! multiprocessor: forward wants 512 threads there, or 384 of 8 packs (see `host/plan/rows.rs`). With
-//! f32 weights beside it, a pack of 4 finds no room in 128 registers.
+//! multiprocessor: forward wants 512 threads there (see `ring_threads` in `host/plan/rows.rs`). With
+//! f32 weights beside it, a pack of 4 finds no room in 128 registers; `.._early` spills in 80.
 
 use half::{bf16, f16};
 
@@ -36,8 +36,11 @@ macro_rules! entry {
 
 macro_rules! forward {
     ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal) => {
+        forward!($name, $feed, $x, $params, $v, $r, $max_threads x $blocks, 0);
+    };
+    ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal, $w:literal) => {
         entry!($name, $max_threads x $blocks, ForwardArgs,
-            forward::rows::<_, $feed, $x, $params, $v, $r>);
+            forward::rows::<_, $feed, $x, $params, $v, $r, $w>);
     };
 }
 
@@ -193,6 +196,9 @@ long! {
 mod rings {
     use super::*;
 
+    forward!(forward_f32_v4_early, Direct<_, _, true, true>, f32, f32, 4, 1, 128 x 5, 4);
+    forward!(forward_f16_v4_early, Direct<_, _, true, true>, f16, f16, 4, 1, 128 x 5, 4);
+    forward!(forward_bf16_v4_early, Direct<_, _, true, true>, bf16, bf16, 4, 1, 128 x 5, 4);
     forward!(forward_f32_v1r4_ring, Ring<_, _, _, _, true, true>, f32, f32, 1, 4, 64 x 8);
     forward!(forward_f32_v4r2_ring, Ring<_, _, _, _, true, true>, f32, f32, 4, 2, 128 x 4);
     forward!(forward_f32_v8r1_ring, Ring<_, _, _, _, true, true>, f32, f32, 8, 1, 512 x 1);

@@ -72,21 +72,29 @@ pub const RELEASE: &str = "st.release.gpu.global";
 /// The shuffle by which a word goes to the lane before, in a store of rows of any alignment.
 pub const PASS: &str = "shfl.sync.down.b32";
 
-/// One row for each kind of entry, `<kernel>_<storage>_v<V>[_any | r<R>_ring | r<R>_shifted]`,
+/// One row for each kind of entry, `<kernel>_<storage>_v<V>[_any | _early | r<R>_ring | r<R>_shifted]`,
 /// `long_<step>_<storage>` or `limit_<storage>`.
 ///
 /// A sum of a block takes, for 1, 2, 4 or 8 values, 9, 11, 13 or 19 shuffles (the lanes share the
 /// values out, so that eight take little more than one) around one barrier; twice as many for f64.
-/// Forward has two sums of 2 values a row (the second for rows that are gone over again), and without
-/// a ring one more barrier, for the residual; stage 1 of backward has one sum. A ring has 1, 2 or 4
+/// Forward has two sums of 2 values a row (the second for rows that are gone over again), and one more
+/// barrier, for the residual, if it is for more than plain work; stage 1 of backward has one sum. A ring has 1, 2 or 4
 /// rows at a time, and one more barrier, before what all ask for. The lock has two barriers. What takes
 /// rows of any alignment (`_any`, `_shifted`, `long_`) passes each pack that it stores, 4 words, to the
 /// lane before (forward without a ring stores x + residual as well). Stage 2 sums through shared memory,
 /// around one barrier, and then over four lanes.
-pub const TABLE: [Expect; 20] = [
+pub const TABLE: [Expect; 21] = [
     Expect {
         prefix: "forward_",
         barriers: Exactly(3),
+        shuffles: Exactly(22),
+        wide_loads: Some(Wide::Global),
+        ..NOTHING
+    },
+    Expect {
+        prefix: "forward_",
+        suffix: "_early",
+        barriers: Exactly(2),
         shuffles: Exactly(22),
         wide_loads: Some(Wide::Global),
         ..NOTHING
