@@ -110,9 +110,8 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
     }
 }
 
-/// Whether forward has a block for each row, which reads w and b before it, into registers. It has neither
-/// barriers nor copies to set up, which pays where there is little else to do. us through the ring, and so
-/// (H200):
+/// Whether forward has a block for each row, which reads w and b before it, into registers. It has
+/// nothing to set up, which pays where there is little else to do. us through the ring, and so (H200):
 ///
 /// | rows   | f16, N = 768 | 1024       | 2048       | 4096       | f32, N = 1024 | 2048       |
 /// |--------|--------------|------------|------------|------------|---------------|------------|
@@ -177,11 +176,11 @@ fn late(device: DeviceInfo, work: Work, team: Team, ring: Ring, grid: u32) -> La
 /// Most blocks per multiprocessor of a kernel with a ring, and most tiles that the ring holds.
 ///
 /// Forward: as many as [`ring_threads`] has registers for, but not five of three warps where there are
-/// no late ones (us with 4 and 5, f16: N = 3072: 17.6, 18.1; 4608: 25.3, 25.8; 5120: 26.9, 27.5; f32: 1280: 15.3,
-/// 15.7; 2560: 26.6, 26.3). Two tiles do, since a tile's slot is free as soon as it is in registers. (us by
-/// blocks per multiprocessor, f16, M = 4096, H200: N = 1024: 10.1 with 8, 9.7 with 16; 4096: 24.2, 22.9,
-/// 22.0 with 2, 3, 4; 6656: 34.4, 32.5 with 3, 4; 8192: 41.4, 39.3 with 2, 3; 9216: 45.7, 43.2 with 2, 3;
-/// 12800: 62.8, 58.2 with 1, 2.)
+/// no late ones (us with 4 and 5, f16: N = 3072: 17.6, 18.1; 4608: 25.3, 25.8; 5120: 26.9, 27.5; f32:
+/// 1280: 15.3, 15.7; 2560: 26.6, 26.3). Two tiles do, since a tile's slot is free as soon as it is in
+/// registers. (us by blocks per multiprocessor, f16, M = 4096, H200: N = 1024: 10.1 with 8, 9.7 with 16;
+/// 4096: 24.2, 22.9, 22.0 with 2, 3, 4; 6656: 34.4, 32.5 with 3, 4; 8192: 41.4, 39.3 with 2, 3; 9216: 45.7,
+/// 43.2 with 2, 3; 12800: 62.8, 58.2 with 1, 2.)
 ///
 /// Backward: 256 threads or more, since each block's dw and db are written and read once more; more
 /// blocks where each still has many rows. (us: N = 1024: 20.9, 16.2, 18.8 with 1, 2, 3 blocks; 1536:
