@@ -16,7 +16,8 @@
 use core::ffi::c_void;
 
 use crate::args::{Extent, Late, RowStats, Rows};
-use crate::element::{Element, Pack, Params};
+use crate::element::{Element, Lanes, Pack, Params};
+use crate::real::Real;
 use crate::{Block, arch, memory};
 
 /// T matrices of E read tile by tile, and C vectors (N) of P that stay at hand.
@@ -198,8 +199,12 @@ where
 
     #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
+        let (at, columns) = (self.vectors[vector], self.extent.columns);
+        if PLAIN && vector == 0 && at.is_null() {
+            return ones::<E>();
+        }
         // SAFETY: `open`'s caller said that the vectors are readable.
-        unsafe { params::<E, P>(WHOLE, self.vectors[vector], self.extent.columns, pack) }
+        unsafe { params::<E, P>(WHOLE, at, columns, pack) }
     }
 
     #[inline(always)]
@@ -242,6 +247,16 @@ impl Share {
 #[inline(always)]
 pub fn live(extent: Extent, first: usize, r: usize) -> bool {
     r == 0 || first + r < extent.rows
+}
+
+/// An absent weight, where work is plain ([`Feed::PLAIN_ONLY`]).
+#[inline(always)]
+pub fn ones<E: Element>() -> E::Lanes {
+    let mut lanes = E::Lanes::ZERO;
+    for l in 0..E::LANES {
+        lanes[l] = E::Real::ONE;
+    }
+    lanes
 }
 
 /// The part of a vector of P that belongs to pack `pack` of a row of E; zeros if it is null.

@@ -38,7 +38,7 @@
 use crate::arch::{self, Number};
 use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
-use crate::feed::{live, param_packs};
+use crate::feed::{live, ones, param_packs};
 use crate::memory::{self, none_to_store, valid_lanes};
 use crate::moments::{Hat, Moments, fine};
 use crate::real::Real;
@@ -79,7 +79,9 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
                 param_packs::<E, P>(F::WHOLE_PACKS, vector, extent.columns, v * threads + thread)
             })
         };
-        let w = if W > 0 && args.w.is_null() { [ones::<E, P>(); W] } else { hold(args.w) };
+        // An absent weight is as ones.
+        let held = [[P::pack(ones::<P>()); 2]; W];
+        let w = if W > 0 && args.w.is_null() { held } else { hold(args.w) };
         Tile::<V, R, W> { x: [[Pack::default(); V]; R], w, b: hold(args.b) }
     });
 
@@ -218,16 +220,6 @@ struct Tile<const V: usize, const R: usize, const W: usize> {
     x: [[Pack; V]; R],
     w: [[Pack; 2]; W],
     b: [[Pack; 2]; W],
-}
-
-/// An absent weight, where work is plain.
-#[inline(always)]
-fn ones<E: Element, P: Params<E>>() -> [Pack; 2] {
-    let mut lanes = P::Lanes::ZERO;
-    for l in 0..P::LANES {
-        lanes[l] = P::Real::ONE;
-    }
-    [P::pack(lanes); 2]
 }
 
 /// The last of a row's packs that has all its lanes, or else the first.

@@ -123,7 +123,8 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 /// | 16384  | 19.6, 20.2   | 22.4, 22.0 | 38.1, 39.7 | 71.7, 77.5 | 37.8, 36.8    | 71.5, 69.3 |
 /// | 32768  | 31.2, 34.2   | 37.8, 38.8 | 72.8, 74.8 |            |               |            |
 ///
-/// (At M = 4096, f16, N = 1536: 12.8, 13.2; 2560: 16.3, 18.9; bf16, 1024: 10.0, 9.6; 2048: 14.6, 14.2.)
+/// (At M = 4096, f16, N = 1536: 12.8, 13.2; 2560: 16.3, 18.9; bf16, 1024: 10.0, 9.6; 2048: 14.6, 14.2. f32 of
+/// more rows was not measured.)
 fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> bool {
     let plain = work.plain && work.aligned && has_early(work.storage, team.packs);
     let free = options.mode == Mode::Persistent && options.tile == Tile::Auto;

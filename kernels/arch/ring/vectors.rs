@@ -7,9 +7,9 @@ use cuda_std::{bulk, shared, thread};
 use super::{Ring, dynamic};
 use crate::arch::GpuBlock;
 use crate::element::Lanes;
-use crate::feed::{RingLayout, params};
+use crate::feed::{RingLayout, ones, params};
 use crate::lock::Gate;
-use crate::{Element, Pack, Params, Real, memory};
+use crate::{Element, Pack, Params, memory};
 
 impl<E, P, const T: usize, const C: usize, const WHOLE: bool, const VECTORS: bool>
     Ring<E, P, T, C, WHOLE, VECTORS>
@@ -104,14 +104,4 @@ where
         }
         P::widen(packs)
     }
-}
-
-/// An absent weight.
-#[inline(always)]
-fn ones<E: Element>() -> E::Lanes {
-    let mut lanes = E::Lanes::ZERO;
-    for l in 0..E::LANES {
-        lanes[l] = E::Real::ONE;
-    }
-    lanes
 }
