@@ -6,7 +6,7 @@
 //!
 //! - [`Direct`] reads global memory where the body asks. It works on any architecture, is within the
 //!   only feed of the CPU (`arch/cpu_feed.rs`), and comes in two kinds: for rows of whole packs that
-//!   start on 16-byte boundaries (of any work, or of plain work alone), and for any rows.
+//!   start on 16-byte boundaries, and for any rows.
 //! - `Ring` (sm_90, `arch/ring.rs`) has the copy engine bring tiles into shared memory ahead of
 //!   time, several at once, and costs no registers for it. It comes in the same two kinds; the work
 //!   must be plain ([`Feed::PLAIN_ONLY`]).
@@ -30,6 +30,9 @@ pub trait Feed<B: Block, E: Element, P: Params<E>, const T: usize, const C: usiz
     /// nothing. What options take is then not compiled at all, and vector 0, the weight, is given as
     /// ones if it is null.
     const PLAIN_ONLY: bool;
+    /// Whether a tile's packs are far away, in a GPU's global memory: a body then asks for all of them
+    /// before it waits for any.
+    const ASK_FIRST: bool;
 
     /// Opens the feed for this block; `vectors` and `stats` may be null.
     ///
@@ -128,8 +131,8 @@ impl RingLayout {
     }
 }
 
-/// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`], PLAIN [`Feed::PLAIN_ONLY`].
-pub struct Direct<const T: usize, const C: usize, const WHOLE: bool, const PLAIN: bool = false> {
+/// Reads global memory where the body asks; WHOLE is [`Feed::WHOLE_PACKS`].
+pub struct Direct<const T: usize, const C: usize, const WHOLE: bool> {
     pub(crate) extent: Extent,
     pub(crate) rows_per_tile: usize,
     /// First row of the present tile, and of the next.
@@ -140,15 +143,17 @@ pub struct Direct<const T: usize, const C: usize, const WHOLE: bool, const PLAIN
     stats: *const c_void,
 }
 
-impl<B, E, P, const T: usize, const C: usize, const WHOLE: bool, const PLAIN: bool>
-    Feed<B, E, P, T, C> for Direct<T, C, WHOLE, PLAIN>
+impl<B, E, P, const T: usize, const C: usize, const WHOLE: bool> Feed<B, E, P, T, C>
+    for Direct<T, C, WHOLE>
 where
     B: Block,
     E: Element,
     P: Params<E>,
 {
     const WHOLE_PACKS: bool = WHOLE;
-    const PLAIN_ONLY: bool = PLAIN;
+    const PLAIN_ONLY: bool = false;
+    // Not tried for rows of any kind.
+    const ASK_FIRST: bool = WHOLE;
 
     #[inline(always)]
     unsafe fn open(
@@ -200,9 +205,6 @@ where
     #[inline(always)]
     fn vector(&self, vector: usize, pack: usize) -> E::Lanes {
         let (at, columns) = (self.vectors[vector], self.extent.columns);
-        if PLAIN && vector == 0 && at.is_null() {
-            return ones::<E>();
-        }
         // SAFETY: `open`'s caller said that the vectors are readable.
         unsafe { params::<E, P>(WHOLE, at, columns, pack) }
     }

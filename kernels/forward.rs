@@ -35,17 +35,18 @@
 //! 5. x + residual is rounded to the storage type, stored, and that is normalised: the same bits
 //!    as an addition in a kernel of its own.
 
+pub mod row;
+
 use crate::arch::{self, Number};
 use crate::args::{Extent, ForwardArgs, RowStats};
 use crate::element::{Element, Lanes, Pack, Params};
-use crate::feed::{live, ones, param_packs};
+use crate::feed::live;
 use crate::memory::{self, none_to_store, valid_lanes};
 use crate::moments::{Hat, Moments, fine};
 use crate::real::Real;
 use crate::{Block, Feed};
 
-/// The forward kernel: V packs per thread and row, R rows per tile. W is V for a kernel whose
-/// blocks have a tile each, and which reads w and b before it, into registers, or else 0.
+/// The forward kernel: V packs per thread and row, R rows per tile.
 ///
 /// # Safety
 ///
@@ -55,12 +56,10 @@ use crate::{Block, Feed};
 /// - What is written overlaps nothing else, except that `y` or `sum` may be `x` or `residual`
 ///   itself: the same pointer and stride.
 /// - 1 <= `columns`, at most V * `block.threads()` packs; rows and work as F asks, `chunks` = 1.
-/// - Every block of the grid runs this with the same arguments; if W is V, there are as many as tiles.
+/// - Every block of the grid runs this with the same arguments.
 #[inline(always)]
-pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
-    block: &mut B,
-    args: &ForwardArgs,
-) where
+pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize>(block: &mut B, args: &ForwardArgs)
+where
     B: Block,
     F: Feed<B, E, P, 1, 2>,
     E: Element,
@@ -71,30 +70,25 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
     // SAFETY: the caller's promises on x, w and b.
     let mut feed =
         unsafe { F::open(block, extent, R, [args.x], [args.w, args.b], core::ptr::null()) };
-    let threads = block.threads();
-    let mut tile = block.state(|thread| {
-        let hold = |vector| {
-            // SAFETY: the caller's promises on w and b.
-            arch::from_fn(|v| unsafe {
-                param_packs::<E, P>(F::WHOLE_PACKS, vector, extent.columns, v * threads + thread)
-            })
-        };
-        // An absent weight is as ones.
-        let held = [[P::pack(ones::<P>()); 2]; W];
-        let w = if W > 0 && args.w.is_null() { held } else { hold(args.w) };
-        Tile::<V, R, W> { x: [[Pack::default(); V]; R], w, b: hold(args.b) }
-    });
+    let mut tile = block.state(|_| [[Pack::default(); V]; R]);
 
     while let Some(first) = feed.next(block) {
         let live = |r| live(extent, first, r);
         let plain = F::PLAIN_ONLY || args.residual.ptr.is_null();
 
-        if W > 0 {
-            // Under way before the rough mean waits for its own.
+        if F::ASK_FIRST {
             let threads = block.threads();
-            block.each(&mut tile, |thread, Tile { x, .. }| {
+            block.each(&mut tile, |thread, x| {
                 for r in 0..R {
-                    x[r] = arch::from_fn(|v| feed.pack_or_zero(0, r, v * threads + thread));
+                    let pack = |v| v * threads + thread;
+                    x[r] = arch::from_fn(|v| feed.pack_or_zero(0, r, pack(v)));
+                    if !plain && live(r) {
+                        // SAFETY: row first + r is live.
+                        let more: [_; V] = arch::from_fn(|v| unsafe {
+                            residual::<E>(F::WHOLE_PACKS, args, first + r, pack(v))
+                        });
+                        x[r] = arch::from_fn(|v| add_packs::<E>(x[r][v], more[v]));
+                    }
                 }
             });
         }
@@ -117,17 +111,21 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
         }
         let mut scale = [E::Real::ONE; R];
         let valid = |pack| valid_lanes::<E>(extent.columns, pack);
-        let spread = |thread: usize, threads: usize, x: &[Pack; V], rough, scale| {
+        let spread = |thread: usize, threads: usize, x: &mut [Pack; V], rough, scale| {
             let valid = |v| valid(v * threads + thread);
-            spread_of::<E, V>(x, valid, F::WHOLE_PACKS, rough, scale)
+            let sums = spread_of::<E, V>(x, valid, F::WHOLE_PACKS, rough, scale);
+            if F::ASK_FIRST {
+                *x = arch::from_fn(|v| arch::opaque_pack(x[v]));
+            }
+            sums
         };
 
         let threads = block.threads();
-        let mut sums = block.sum(&mut tile, |thread, Tile { x, .. }| {
+        let mut sums = block.sum(&mut tile, |thread, x| {
             let pack = |v| v * threads + thread;
             let mut sums = [[E::Real::ZERO; 2]; R];
             for r in 0..R {
-                for v in W..V {
+                for v in if F::ASK_FIRST { V } else { 0 }..V {
                     // Here too a branch per pack, where one is loaded in two parts.
                     let branch = V == 8 && !F::WHOLE_PACKS && !F::PLAIN_ONLY;
                     x[r][v] = if branch && none_to_store::<E>(false, extent.columns, pack(v)) {
@@ -138,9 +136,24 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
                 }
                 if !plain && live(r) {
                     // SAFETY: row first + r is live; each thread stores its own packs.
-                    unsafe { add::<E, V>(F::WHOLE_PACKS, args, first + r, &mut x[r], pack) };
+                    unsafe {
+                        if F::ASK_FIRST {
+                            let sum = args.sum.row::<E>(first + r);
+                            for v in 0..V {
+                                memory::store(
+                                    F::WHOLE_PACKS,
+                                    sum,
+                                    extent.columns,
+                                    pack(v),
+                                    x[r][v],
+                                );
+                            }
+                        } else {
+                            add::<E, V>(F::WHOLE_PACKS, args, first + r, &mut x[r], pack);
+                        }
+                    }
                 }
-                sums[r] = spread(thread, threads, &x[r], rough[r], scale[r]);
+                sums[r] = spread(thread, threads, &mut x[r], rough[r], scale[r]);
             }
             sums
         });
@@ -149,10 +162,10 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
         let mut passes = arch::opaque(MAX_PASSES);
         while passes > 1 && moments.again(&mut rough, &mut scale, &sums) {
             let threads = block.threads();
-            sums = block.sum(&mut tile, |thread, Tile { x, .. }| {
+            sums = block.sum(&mut tile, |thread, x| {
                 let mut sums = [[E::Real::ZERO; 2]; R];
                 for r in 0..R {
-                    sums[r] = spread(thread, threads, &x[r], rough[r], scale[r]);
+                    sums[r] = spread(thread, threads, &mut x[r], rough[r], scale[r]);
                 }
                 sums
             });
@@ -164,7 +177,7 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
         }
 
         let threads = block.threads();
-        block.each(&mut tile, |thread, tile| {
+        block.each(&mut tile, |thread, x| {
             let store = |offset: E::Real| {
                 for v in 0..V {
                     let pack = v * threads + thread;
@@ -176,14 +189,10 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
                     {
                         continue;
                     }
-                    let (w, b) = if W == V {
-                        (P::widen(tile.w[v]), P::widen(tile.b[v]))
-                    } else {
-                        (feed.vector(0, pack), feed.vector(1, pack))
-                    };
+                    let (w, b) = (feed.vector(0, pack), feed.vector(1, pack));
                     let w = weights::<E>(w, offset);
                     for r in 0..R {
-                        let y = normalise_pack::<E>(tile.x[r][v], stats[r], w, b);
+                        let y = normalise_pack::<E>(x[r][v], stats[r], w, b);
                         // SAFETY: each thread stores its own packs of live rows.
                         unsafe {
                             let (row, columns) = row_to_store(extent, first, r);
@@ -208,18 +217,7 @@ pub unsafe fn rows<B, F, E, P, const V: usize, const R: usize, const W: usize>(
                 }
             }
         });
-        if W > 0 {
-            // No loop, out of which w and b could be unpacked, to twice the registers.
-            break;
-        }
     }
-}
-
-/// A thread's packs of a tile's rows, and of w and b if they are held.
-struct Tile<const V: usize, const R: usize, const W: usize> {
-    x: [[Pack; V]; R],
-    w: [[Pack; 2]; W],
-    b: [[Pack; 2]; W],
 }
 
 /// The last of a row's packs that has all its lanes, or else the first.

@@ -6,11 +6,11 @@
 //! block's threads. Between phases control flow is uniform, so a barrier in divergent code cannot
 //! be written.
 //!
-//! | the seed's function              | here                 |
-//! |----------------------------------|----------------------|
-//! | `_layernorm_forward`             | [`forward::rows`]    |
-//! | `_layernorm_backward_dLdx`       | [`backward::rows`]   |
-//! | `_layernorm_backward_dLdw_dLdb`  | [`columns::reduce`]  |
+//! | the seed's function              | here                                     |
+//! |----------------------------------|------------------------------------------|
+//! | `_layernorm_forward`             | [`forward::rows`], [`forward::row::row`] |
+//! | `_layernorm_backward_dLdx`       | [`backward::rows`]                       |
+//! | `_layernorm_backward_dLdw_dLdb`  | [`columns::reduce`]                      |
 #![no_std]
 // An array that is iterated by value goes to local memory on a GPU: kernels index.
 #![allow(clippy::needless_range_loop)]

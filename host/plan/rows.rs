@@ -110,31 +110,46 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
     }
 }
 
-/// Whether forward has a block for each row, which reads w and b before it, into registers. It has
-/// nothing to set up, which pays where there is little else to do. us through the ring, and so (H200):
+/// Whether forward has a block for each row. It has nothing to set up, and shares rows out as they are
+/// done; but a block costs its start, and one whose team the row does not fill reads less at a time. us
+/// through the ring, and so (H200):
 ///
-/// | rows   | f16, N = 768 | 1024       | 2048       | 4096       | f32, N = 1024 | 2048       |
-/// |--------|--------------|------------|------------|------------|---------------|------------|
-/// | 128    |              | 5.6, 4.7   |            | 6.4, 5.7   |               |            |
-/// | 1024   |              | 6.8, 6.0   | 7.8, 7.1   | 10.0, 10.0 |               |            |
-/// | 2048   | 7.3, 6.8     | 7.6, 7.1   | 9.8, 9.9   | 14.1, 14.7 |               |            |
-/// | 4096   | 9.4, 9.0     | 9.7, 9.4   | 14.1, 14.0 | 22.4, 23.4 | 13.6, 13.1    | 21.7, 21.4 |
-/// | 8192   | 13.3, 12.8   | 14.4, 13.8 | 22.4, 22.8 | 37.8, 41.2 | 21.5, 21.3    | 37.9, 37.1 |
-/// | 16384  | 19.6, 20.2   | 22.4, 22.0 | 38.1, 39.7 | 71.7, 77.5 | 37.8, 36.8    | 71.5, 69.3 |
-/// | 32768  | 31.2, 34.2   | 37.8, 38.8 | 72.8, 74.8 |            |               |            |
+/// | rows  | f16, N = 256 | 512        | 768        | 1024       | 1536       | 2048       | 3328       | 4096       |
+/// |-------|--------------|------------|------------|------------|------------|------------|------------|------------|
+/// | 1024  | 5.9, 5.0     | 6.3, 5.3   | 6.5, 5.8   | 6.6, 5.9   | 7.6, 6.8   | 7.7, 7.1   | 9.5, 8.8   | 9.8, 9.1   |
+/// | 4096  | 6.6, 6.7     | 7.9, 7.4   | 9.0, 8.3   | 9.7, 8.6   | 12.8, 12.1 | 14.1, 13.2 | 19.2, 19.6 | 22.2, 21.8 |
+/// | 8192  | 7.9, 9.1     | 11.2, 10.2 | 13.3, 11.9 | 14.5, 13.2 | 19.0, 18.7 | 22.4, 21.5 | 32.4, 33.2 | 37.9, 37.1 |
+/// | 16384 | 11.9, 14.0   | 16.7, 15.8 | 19.5, 18.4 | 22.2, 21.7 | 31.3, 31.7 | 37.8, 36.7 |            | 72.1, 69.8 |
+/// | 65536 |              |            | 55.6, 57.0 | 71.3, 69.8 | 105, 110   | 138, 131   |            | 274, 259   |
 ///
-/// (At M = 4096, f16, N = 1536: 12.8, 13.2; 2560: 16.3, 18.9; bf16, 1024: 10.0, 9.6; 2048: 14.6, 14.2. f32 of
-/// more rows was not measured.)
+/// | rows  | f16, N = 5120 | 6144       | 8192       | f32, N = 256 | 640        | 1024       | 3072       | 5120       | 8192       |
+/// |-------|---------------|------------|------------|--------------|------------|------------|------------|------------|------------|
+/// | 1024  | 11.5, 12.0    | 12.1, 12.3 | 14.4, 14.2 | 6.4, 5.4     | 7.0, 6.3   | 7.6, 6.6   | 11.7, 11.2 | 16.3, 15.8 | 22.9, 22.3 |
+/// | 4096  | 27.0, 28.2    | 31.0, 30.6 | 38.2, 38.4 | 8.1, 7.5     | 11.6, 10.3 | 13.6, 13.0 | 30.7, 29.4 | 46.5, 44.6 | 72.6, 70.5 |
+/// | 32768 |               | 206, 201   | 276, 262   |              | 46.7, 49.4 | 71.7, 69.0 | 204, 195   | 340, 318   | 546, 521   |
+///
+/// Blocks of V = 8 share registers for 512 threads, and lose where that leaves an eighth or more of them
+/// idle (f32, N = 6144, 192 threads: 55.1, 57.6), or where a row of 16 bits has more than four warps (f16,
+/// 10240: 47.0, 48.1; 15872: 70.0, 75.1). A row that ends early in its last packs gains most: the ring's
+/// tiles of several rows do not suit it (4096 rows of f16: N = 520: 14.0, 8.2; 1032: 14.0, 11.3).
 fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> bool {
-    let plain = work.plain && work.aligned && has_early(work.storage, team.packs);
+    let plain = work.plain && work.aligned && has_early(work.storage);
     let free = options.mode == Mode::Persistent && options.tile == Tile::Auto;
-    let rows_per_multiprocessor = match (work.storage.x, team.threads) {
-        (DataType::F32, _) => 125,
-        (_, 32) => 63,
-        _ => 8,
-    };
-    let few = work.rows <= rows_per_multiprocessor * device.multiprocessors as usize;
-    device.ring && plain && free && options.blocks.is_none() && few
+    if !device.ring || !plain || !free || options.blocks.is_some() || work.rows > MAX_GRID {
+        return false;
+    }
+    let Team { threads, packs } = team;
+    let f32 = work.storage.x == DataType::F32;
+    let few = |most| work.rows * threads as usize <= most * device.multiprocessors as usize;
+    let slots = threads as usize * packs;
+    let row = work.columns.div_ceil(work.storage.x.lanes());
+    let full = if f32 { 4 * row > 3 * slots } else { 20 * row >= 19 * slots };
+    match packs {
+        1 => few(if threads == 32 { 512 } else { 8000 }),
+        4 => full || few(4000),
+        _ if f32 => threads <= 256 && 512 % threads < 64 && (full || few(4000)),
+        _ => threads <= 128 && full,
+    }
 }
 
 /// The rows that blocks are to share that start late, where others have ended. Multiprocessors get

@@ -227,7 +227,7 @@ fn long_rows_of_forward_do_with_one_tile() {
         (F16, 13312, (264, 2)),
         (F16, 14336, (264, 1)),
         (F16, 15872, (264, 1)),
-        (F32, 8192, (264, 1)),
+        (F32, 7168, (264, 1)),
         (F32, 8704, (132, 2)),
         (F32, 12288, (132, 2)),
         (F32, 15872, (132, 1)),
@@ -241,7 +241,7 @@ fn long_rows_of_forward_do_with_one_tile() {
 
 #[test]
 fn only_plain_work_goes_through_a_ring() {
-    let plain = work(4096, 8192, Storage::of(DataType::F16));
+    let plain = work(4096, 9216, Storage::of(DataType::F16));
     for work in [plain, Work { plain: false, ..plain }] {
         let forward = forward(H200, work, Options::default()).unwrap();
         let backward = backward(H200, work, Options::default(), Want::ALL).unwrap();
@@ -277,7 +277,7 @@ fn forward_of_unaligned_16_bit_rows_of_a_pack_a_lane_has_no_ring() {
 }
 
 #[test]
-fn forward_has_a_block_for_each_row_where_rows_are_few_and_short() {
+fn forward_has_a_block_for_each_row_where_that_is_faster() {
     let feed = |device, work, options| {
         let launch = only(&forward(device, work, options).unwrap().steps);
         assert!(launch.instance.feed != Feed::Early || launch.grid as usize == work.rows);
@@ -285,19 +285,35 @@ fn forward_has_a_block_for_each_row_where_rows_are_few_and_short() {
     };
     for (storage, rows, columns, right) in [
         (F16, 1, 1024, Feed::Early),
-        (F16, 8192, 1024, Feed::Early),
-        (F16, 16384, 1024, Feed::Ring),
-        (F16, 1024, 4096, Feed::Early),
-        (F16, 4096, 1032, Feed::Ring),
-        (F16, 1024, 512, Feed::Ring),
-        (F16, 1024, 4608, Feed::Ring),
-        (F32, 16384, 2048, Feed::Early),
-        (F32, 32768, 1024, Feed::Ring),
-        (F32, 1024, 2052, Feed::Ring),
+        (F16, 1024, 256, Feed::Early),
+        (F16, 4096, 256, Feed::Ring),
+        (F16, 16384, 512, Feed::Early),
+        (F16, 131_072, 512, Feed::Ring),
+        (F16, 4096, 520, Feed::Early),
+        (F16, 131_072, 768, Feed::Ring),
+        (F16, 131_072, 1024, Feed::Early),
+        (F16, 8192, 1536, Feed::Early),
+        (F16, 16384, 1536, Feed::Ring),
+        (F16, 65536, 4096, Feed::Early),
+        (F16, 4096, 5120, Feed::Ring),
+        (F16, 4096, 6144, Feed::Early),
+        (F16, 65536, 8192, Feed::Early),
+        (F16, 4096, 8200, Feed::Ring),
+        (F16, 4096, 15872, Feed::Ring),
+        (F32, 32768, 640, Feed::Ring),
+        (F32, 32768, 1024, Feed::Early),
+        (F32, 4096, 2052, Feed::Early),
+        (F32, 4096, 5120, Feed::Early),
+        (F32, 4096, 6144, Feed::Ring),
+        (F32, 4096, 8192, Feed::Early),
+        (F32, 4096, 8196, Feed::Ring),
     ] {
         let found = feed(H200, work(rows, columns, storage), Options::default());
         assert_eq!(found, right, "{storage} {rows} x {columns}");
     }
+    // More rows than a grid has blocks.
+    let rows = work(1 << 31, 1024, F16);
+    assert_eq!(feed(H200, rows, Options::default()), Feed::Ring);
     let short = work(4096, 1024, F16);
     let mixed = Storage { x: DataType::F16, params: DataType::F32 };
     assert_eq!(feed(H200, work(4096, 1024, mixed), Options::default()), Feed::Ring);

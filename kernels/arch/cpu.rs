@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::vec::Vec;
 
 use crate::block::{Block, CHAINS, COLUMNS, MAX_WARPS, WARP};
-use crate::element::{Element, Lanes};
+use crate::element::{Element, Lanes, Pack};
 use crate::lock::{Gate, LockWord};
 use crate::real::{Real, add_lanes, total_lanes};
 
@@ -235,6 +235,12 @@ impl LockWord for Word {
 #[inline(always)]
 pub fn opaque(value: usize) -> usize {
     value
+}
+
+/// `pack`; on a GPU it is unpacked anew after this.
+#[inline(always)]
+pub fn opaque_pack(pack: Pack) -> Pack {
+    pack
 }
 
 /// As [`core::array::from_fn`], but inlined for certain: what `value` borrows would else have to lie

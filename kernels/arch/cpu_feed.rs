@@ -48,6 +48,7 @@ where
 {
     const WHOLE_PACKS: bool = WHOLE;
     const PLAIN_ONLY: bool = false;
+    const ASK_FIRST: bool = false;
 
     #[inline(always)]
     unsafe fn open(

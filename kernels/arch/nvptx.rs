@@ -269,6 +269,12 @@ impl LockWord for GlobalWord {
     }
 }
 
+/// `pack`, unpacked anew after this.
+#[inline(always)]
+pub fn opaque_pack(pack: Pack) -> Pack {
+    Pack(thread::opaque_words(pack.0))
+}
+
 /// Loads a pack that the launch does not write, or gives zeros and does not touch memory if `skip`.
 ///
 /// # Safety

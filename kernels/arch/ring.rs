@@ -138,6 +138,7 @@ where
 {
     const WHOLE_PACKS: bool = WHOLE;
     const PLAIN_ONLY: bool = true;
+    const ASK_FIRST: bool = false;
 
     #[inline(always)]
     unsafe fn open(

@@ -156,7 +156,7 @@ impl<E: Element, P: Params<E>, const V: usize, const R: usize, const WHOLE: bool
                 (Kernel::Forward, Args::Forward(args)) => {
                     // A copy, so that no store can be to it.
                     let args = *args;
-                    forward::rows::<_, CpuFeed<1, 2, WHOLE, FULL>, E, P, V, R, 0>(block, &args)
+                    forward::rows::<_, CpuFeed<1, 2, WHOLE, FULL>, E, P, V, R>(block, &args)
                 }
                 (Kernel::BackwardRows, Args::Backward(args)) => {
                     let args = *args;

@@ -280,11 +280,10 @@ fn feeds(storage: Storage, ring: bool) -> &'static [Feed] {
     }
 }
 
-/// Whether forward has a kernel that holds w and b in registers: those of V = 4 have room for them, if
-/// they are of x's type.
-pub fn has_early(storage: Storage, packs: usize) -> bool {
-    let Storage { x, params } = storage;
-    packs == 4 && x == params && x != DataType::F64
+/// Whether forward has a kernel of a block for each row: for f32 and 16 bits, beside weights of the same
+/// type.
+pub fn has_early(storage: Storage) -> bool {
+    storage.x == storage.params && storage.x != DataType::F64
 }
 
 /// Every kernel that a PTX file holds; those that are chosen where there is a ring only if `ring`.
@@ -293,7 +292,7 @@ pub fn instances(ring: bool) -> Vec<Instance> {
     for storage in Storage::ALL {
         for kernel in [Kernel::Forward, Kernel::BackwardRows] {
             for &packs in packs(kernel, storage.x) {
-                if ring && kernel == Kernel::Forward && has_early(storage, packs) {
+                if ring && kernel == Kernel::Forward && has_early(storage) {
                     all.push(Instance { kernel, storage, packs, rows: 1, feed: Feed::Early });
                 }
                 for &feed in feeds(storage, ring) {

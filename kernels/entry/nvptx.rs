@@ -1,11 +1,11 @@
 //! The PTX entry points.
 //!
 //! `<kernel>_<storage>_v<V>` reads global memory directly, `.._any` does so at any alignment, and
-//! `.._early` reads w and b into registers before a row; `.._v<V>r<R>_ring` reads tiles of R rows
+//! `.._early` has a block for each row ([`forward::row`]); `.._v<V>r<R>_ring` reads tiles of R rows
 //! through the ring, and `.._shifted` does so at any alignment; `f16w32` has f32 weights. `threads x
 //! blocks` are the most threads of a block, and the blocks for which it leaves registers on a
-//! multiprocessor: forward wants 512 threads there (see `ring_threads` in `host/plan/rows.rs`). With
-//! f32 weights beside it, a pack of 4 finds no room in 128 registers; `.._early` spills in 80.
+//! multiprocessor: forward through a ring wants 512 threads there (see `ring_threads` in
+//! `host/plan/rows.rs`); the others as many as there can be without spills.
 
 use half::{bf16, f16};
 
@@ -36,11 +36,14 @@ macro_rules! entry {
 
 macro_rules! forward {
     ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal) => {
-        forward!($name, $feed, $x, $params, $v, $r, $max_threads x $blocks, 0);
-    };
-    ($name:ident, $feed:ty, $x:ty, $params:ty, $v:literal, $r:literal, $max_threads:literal x $blocks:literal, $w:literal) => {
         entry!($name, $max_threads x $blocks, ForwardArgs,
-            forward::rows::<_, $feed, $x, $params, $v, $r, $w>);
+            forward::rows::<_, $feed, $x, $params, $v, $r>);
+    };
+}
+
+macro_rules! forward_row {
+    ($name:ident, $x:ty, $v:literal, $max_threads:literal x $blocks:literal) => {
+        entry!($name, $max_threads x $blocks, ForwardArgs, forward::row::row::<_, $x, $x, $v>);
     };
 }
 
@@ -62,7 +65,7 @@ backward!(backward_rows_f64_v4_any, Direct<_, _, false>, f64, f64, 4, 1, 256);
 backward!(backward_rows_f64_v8_any, Direct<_, _, false>, f64, f64, 8, 1, 256);
 forward!(forward_f32_v1, Direct<_, _, true>, f32, f32, 1, 1, 64 x 8);
 forward!(forward_f32_v1_any, Direct<_, _, false>, f32, f32, 1, 1, 64 x 8);
-forward!(forward_f32_v4, Direct<_, _, true>, f32, f32, 4, 1, 128 x 3);
+forward!(forward_f32_v4, Direct<_, _, true>, f32, f32, 4, 1, 128 x 6);
 forward!(forward_f32_v4_any, Direct<_, _, false>, f32, f32, 4, 1, 128 x 3);
 forward!(forward_f32_v8, Direct<_, _, true>, f32, f32, 8, 1, 512 x 1);
 forward!(forward_f32_v8_any, Direct<_, _, false>, f32, f32, 8, 1, 512 x 1);
@@ -78,9 +81,9 @@ backward!(backward_rows_f32_v16, Direct<_, _, true>, f32, f32, 16, 1, 256);
 backward!(backward_rows_f32_v16_any, Direct<_, _, false>, f32, f32, 16, 1, 256);
 forward!(forward_f16_v1, Direct<_, _, true>, f16, f16, 1, 1, 64 x 8);
 forward!(forward_f16_v1_any, Direct<_, _, false>, f16, f16, 1, 1, 64 x 8);
-forward!(forward_f16_v4, Direct<_, _, true>, f16, f16, 4, 1, 128 x 3);
+forward!(forward_f16_v4, Direct<_, _, true>, f16, f16, 4, 1, 128 x 5);
 forward!(forward_f16_v4_any, Direct<_, _, false>, f16, f16, 4, 1, 128 x 3);
-forward!(forward_f16_v8, Direct<_, _, true>, f16, f16, 8, 1, 256 x 1);
+forward!(forward_f16_v8, Direct<_, _, true>, f16, f16, 8, 1, 256 x 2);
 forward!(forward_f16_v8_any, Direct<_, _, false>, f16, f16, 8, 1, 256 x 1);
 backward!(backward_rows_f16_v1, Direct<_, _, true>, f16, f16, 1, 1, 256);
 backward!(backward_rows_f16_v1_any, Direct<_, _, false>, f16, f16, 1, 1, 256);
@@ -94,9 +97,9 @@ backward!(backward_rows_f16_v8, Direct<_, _, true>, f16, f16, 8, 1, 256);
 backward!(backward_rows_f16_v8_any, Direct<_, _, false>, f16, f16, 8, 1, 256);
 forward!(forward_f16w32_v1, Direct<_, _, true>, f16, f32, 1, 1, 64 x 8);
 forward!(forward_f16w32_v1_any, Direct<_, _, false>, f16, f32, 1, 1, 64 x 8);
-forward!(forward_f16w32_v4, Direct<_, _, true>, f16, f32, 4, 1, 128 x 3);
+forward!(forward_f16w32_v4, Direct<_, _, true>, f16, f32, 4, 1, 128 x 4);
 forward!(forward_f16w32_v4_any, Direct<_, _, false>, f16, f32, 4, 1, 128 x 3);
-forward!(forward_f16w32_v8, Direct<_, _, true>, f16, f32, 8, 1, 256 x 1);
+forward!(forward_f16w32_v8, Direct<_, _, true>, f16, f32, 8, 1, 256 x 2);
 forward!(forward_f16w32_v8_any, Direct<_, _, false>, f16, f32, 8, 1, 256 x 1);
 backward!(backward_rows_f16w32_v1, Direct<_, _, true>, f16, f32, 1, 1, 256);
 backward!(backward_rows_f16w32_v1_any, Direct<_, _, false>, f16, f32, 1, 1, 256);
@@ -110,7 +113,7 @@ backward!(backward_rows_f16w32_v8, Direct<_, _, true>, f16, f32, 8, 1, 256);
 backward!(backward_rows_f16w32_v8_any, Direct<_, _, false>, f16, f32, 8, 1, 256);
 forward!(forward_bf16_v1, Direct<_, _, true>, bf16, bf16, 1, 1, 64 x 8);
 forward!(forward_bf16_v1_any, Direct<_, _, false>, bf16, bf16, 1, 1, 64 x 8);
-forward!(forward_bf16_v4, Direct<_, _, true>, bf16, bf16, 4, 1, 128 x 3);
+forward!(forward_bf16_v4, Direct<_, _, true>, bf16, bf16, 4, 1, 128 x 4);
 forward!(forward_bf16_v4_any, Direct<_, _, false>, bf16, bf16, 4, 1, 128 x 3);
 forward!(forward_bf16_v8, Direct<_, _, true>, bf16, bf16, 8, 1, 256 x 1);
 forward!(forward_bf16_v8_any, Direct<_, _, false>, bf16, bf16, 8, 1, 256 x 1);
@@ -196,9 +199,15 @@ long! {
 mod rings {
     use super::*;
 
-    forward!(forward_f32_v4_early, Direct<_, _, true, true>, f32, f32, 4, 1, 128 x 5, 4);
-    forward!(forward_f16_v4_early, Direct<_, _, true, true>, f16, f16, 4, 1, 128 x 5, 4);
-    forward!(forward_bf16_v4_early, Direct<_, _, true, true>, bf16, bf16, 4, 1, 128 x 5, 4);
+    forward_row!(forward_f32_v1_early, f32, 1, 64 x 24);
+    forward_row!(forward_f32_v4_early, f32, 4, 128 x 7);
+    forward_row!(forward_f32_v8_early, f32, 8, 512 x 1);
+    forward_row!(forward_f16_v1_early, f16, 1, 64 x 24);
+    forward_row!(forward_f16_v4_early, f16, 4, 128 x 7);
+    forward_row!(forward_f16_v8_early, f16, 8, 256 x 2);
+    forward_row!(forward_bf16_v1_early, bf16, 1, 64 x 24);
+    forward_row!(forward_bf16_v4_early, bf16, 4, 128 x 7);
+    forward_row!(forward_bf16_v8_early, bf16, 8, 256 x 2);
     forward!(forward_f32_v1r4_ring, Ring<_, _, _, _, true, true>, f32, f32, 1, 4, 64 x 8);
     forward!(forward_f32_v4r2_ring, Ring<_, _, _, _, true, true>, f32, f32, 4, 2, 128 x 4);
     forward!(forward_f32_v8r1_ring, Ring<_, _, _, _, true, true>, f32, f32, 8, 1, 512 x 1);

@@ -94,8 +94,8 @@ pub const TABLE: [Expect; 21] = [
     Expect {
         prefix: "forward_",
         suffix: "_early",
-        barriers: Exactly(2),
-        shuffles: Exactly(22),
+        barriers: Exactly(1),
+        shuffles: Exactly(11),
         wide_loads: Some(Wide::Global),
         ..NOTHING
     },

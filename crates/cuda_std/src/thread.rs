@@ -65,3 +65,15 @@ pub fn opaque(mut value: usize) -> usize {
     unsafe { asm!("// {}", inout(reg64) value, options(nomem, nostack)) }
     value
 }
+
+/// Sixteen bytes, unknown to the compiler: what it has made of them is not kept, but made anew of the
+/// result.
+#[inline(always)]
+pub fn opaque_words([mut a, mut b, mut c, mut d]: [u32; 4]) -> [u32; 4] {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("// {} {} {} {}", inout(reg32) a, inout(reg32) b, inout(reg32) c, inout(reg32) d,
+            options(pure, nomem, nostack));
+    }
+    [a, b, c, d]
+}

