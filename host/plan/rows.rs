@@ -96,7 +96,7 @@ fn tile_rows(kernel: Kernel, team: Team) -> usize {
 
 /// Blocks per multiprocessor of a kernel without a ring. Its loads overlap only between blocks.
 ///
-/// GB/s by blocks per multiprocessor (f16, M = 4096, H200):
+/// GB/s by blocks per multiprocessor (f16, M = 4096, H200; forward with the kernels of then):
 ///
 /// | N    | forward, 4 | 8    | 16   | backward, 1 | 2    | 4    |
 /// |------|------------|------|------|-------------|------|------|
@@ -140,6 +140,7 @@ fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> 
     }
     let Team { threads, packs } = team;
     let f32 = work.storage.x == DataType::F32;
+    // Few threads in all, for each multiprocessor.
     let few = |most| work.rows * threads as usize <= most * device.multiprocessors as usize;
     let slots = threads as usize * packs;
     let row = work.columns.div_ceil(work.storage.x.lanes());
