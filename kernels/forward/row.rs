@@ -11,7 +11,7 @@
 //! The formulae are those of [`forward::rows`](super::rows), and so are the results, to the bit.
 //!
 //! What it takes is registers: the fewer, the more rows are under way. So w and b are held as they lie
-//! in memory, and x too: it is unpacked in each pass anew ([`arch::opaque_pack`]), where the compiler
+//! in memory, and x too: it is unpacked in each pass anew (`arch::opaque_pack`), where the compiler
 //! would keep what the first made of it. (f16, M = 4096, H200, with 96 and 72 registers: N = 1024: 9.4,
 //! 8.6 us; 2048: 14.2, 13.2; 4096: 23.5, 21.9.)
 
