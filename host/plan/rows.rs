@@ -131,7 +131,8 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 /// Blocks of V = 8 share registers for 512 threads, and lose where that leaves an eighth or more of them
 /// idle (f32, N = 6144, 192 threads: 55.1, 57.6), or where a row of 16 bits has more than four warps (f16,
 /// 10240: 47.0, 48.1; 15872: 70.0, 75.1). A row that ends early in its last packs gains most: the ring's
-/// tiles of several rows do not suit it (4096 rows of f16: N = 520: 14.0, 8.2; 1032: 14.0, 11.3).
+/// tiles of several rows do not suit it (4096 rows of f16: N = 520: 14.0, 8.2; 1032: 14.0, 11.3). Very many
+/// short rows are the ring's (131072 of f16, N = 512: 89.1, 94.5; 768: 104.6, 106.8).
 fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> bool {
     let plain = work.plain && work.aligned && has_early(work.storage);
     let free = options.mode == Mode::Persistent && options.tile == Tile::Auto;
