@@ -13,7 +13,7 @@ use ferronorm::{Device, Dtype, Mode, Options, Tile, ptx};
 
 mod common;
 
-const SHAPES: [[usize; 2]; 14] = [
+const SHAPES: [[usize; 2]; 17] = [
     [1151, 8192],
     [257, 1000],
     [64, 1023],
@@ -24,6 +24,10 @@ const SHAPES: [[usize; 2]; 14] = [
     [1000, 256],
     [4096, 1024],
     [300, 3584],
+    // Three packs a thread: of 16 bits, of f32, of both.
+    [200, 2304],
+    [600, 768],
+    [133, 1151],
     [70, 4097],
     [5, 1],
     // Longer than a block holds.
@@ -32,7 +36,7 @@ const SHAPES: [[usize; 2]; 14] = [
 ];
 
 /// Shapes whose last rows are for late blocks (f64 has none).
-const LATE: [[usize; 2]; 3] = [[60_001, 40], [30_000, 520], [2200, 11_000]];
+const LATE: [[usize; 2]; 3] = [[60_001, 40], [40_000, 520], [2200, 11_000]];
 
 /// A GPU, in every mode and with every tile, and the CPU as it plans by itself.
 fn check_rows<E: Dtype, P: Dtype>(gpu: &Device, shape: [usize; 2]) -> Outcome {

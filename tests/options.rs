@@ -35,7 +35,7 @@ fn cases<E: Dtype>() -> [([usize; 2], Options); 4] {
     let one = Options { tile: Tile::One, ..Options::default() };
     let several = Options { tile: Tile::Several, ..one };
     let split = plan::longest_held(E::DTYPE) + 5;
-    [([600, 33], one), ([70, 1000], one), ([70, 1024], several), ([3, split], one)]
+    [([600, 33], one), ([70, 1152], one), ([70, 1024], several), ([3, split], one)]
 }
 
 fn main() -> ExitCode {

@@ -78,7 +78,9 @@ fn check_layout<E: Dtype, P: Dtype>(
 
 fn main() -> ExitCode {
     let mut suite = Suite::default();
-    for shape in [[300, 1024], [33, 8192], [65, 1000], [64, 1023], [20, 12288], [5, 20000]] {
+    for shape in
+        [[300, 1024], [33, 8192], [65, 1000], [64, 1023], [50, 1152], [20, 12288], [5, 20000]]
+    {
         each_pair!(E, P => {
             let types = Storage { x: E::DTYPE, params: P::DTYPE };
             let name = format!("raw {types} {} x {}", shape[0], shape[1]);

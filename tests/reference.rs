@@ -10,8 +10,10 @@ use ferronorm::{Device, Dtype, Mode, Options, Tile};
 
 mod common;
 
-const COLUMNS: [usize; 17] =
-    [1, 2, 31, 33, 769, 1000, 1023, 1025, 2501, 3584, 4096, 4097, 8192, 8704, 9215, 15872, 16384];
+const COLUMNS: [usize; 19] = [
+    1, 2, 31, 33, 768, 769, 1000, 1023, 1025, 1535, 2501, 3584, 4096, 4097, 8192, 8704, 9215,
+    15872, 16384,
+];
 
 /// The rows to try with rows of `columns`: around the seed's number of groups, and the seed's own
 /// 1151 where that is not too many for a CPU.

@@ -22,12 +22,21 @@ impl Team {
     /// As few packs a thread as [`team_threads`] allows. (us by packs a thread, f16, M = 4096, H200:
     /// forward, N = 4096: 30.3, 23.7, 22.5 with 1, 2, 4; N = 8192: 46.0, 40.8, 39.3 with 2, 4, 8;
     /// backward, N = 4096: 38.4, 37.3, 43.4 with 1, 2, 4; N = 8192: 63.3, 64.0 with 2, 4.)
+    ///
+    /// Forward has three where four would take as many threads, and leave a quarter of them idle. (us
+    /// with 4 and 3: N = 768: 8.4, 7.8; 1280: 11.6, 10.7; 1536: 11.9, 11.2; 2304: 15.6, 14.6; f32, 768: 11.3,
+    /// 10.9; rows that are not whole packs, 767: 15.9, 11.9; 1535: 22.8, 18.5.)
     fn new(kernel: Kernel, columns: usize, dtype: DataType) -> Self {
         let all = columns.div_ceil(dtype.lanes());
-        let fits = |packs: &&usize| all <= **packs * team_threads(kernel, dtype, **packs);
+        let threads = |packs: usize| all.div_ceil(packs).next_multiple_of(32);
+        let fits = |packs: &&usize| {
+            let three = kernel == Kernel::Forward && **packs == 3;
+            threads(**packs) <= team_threads(kernel, dtype, **packs)
+                && !(three && threads(4) < threads(3))
+        };
         let there_are = packs(kernel, dtype);
         let packs = there_are.iter().find(fits).or(there_are.last()).copied().unwrap_or(1);
-        Team { threads: all.div_ceil(packs).next_multiple_of(32) as u32, packs }
+        Team { threads: threads(packs) as u32, packs }
     }
 }
 
@@ -116,23 +125,24 @@ fn direct_blocks(kernel: Kernel, team: Team) -> u32 {
 ///
 /// | rows  | f16, N = 256 | 512        | 768        | 1024       | 1536       | 2048       | 3328       | 4096       |
 /// |-------|--------------|------------|------------|------------|------------|------------|------------|------------|
-/// | 1024  | 5.9, 5.0     | 6.3, 5.3   | 6.5, 5.8   | 6.6, 5.9   | 7.6, 6.8   | 7.7, 7.1   | 9.5, 8.8   | 9.8, 9.1   |
-/// | 4096  | 6.6, 6.7     | 7.9, 7.4   | 9.0, 8.3   | 9.7, 8.6   | 12.8, 12.1 | 14.1, 13.2 | 19.2, 19.6 | 22.2, 21.8 |
-/// | 8192  | 7.9, 9.1     | 11.2, 10.2 | 13.3, 11.9 | 14.5, 13.2 | 19.0, 18.7 | 22.4, 21.5 | 32.4, 33.2 | 37.9, 37.1 |
-/// | 16384 | 11.9, 14.0   | 16.7, 15.8 | 19.5, 18.4 | 22.2, 21.7 | 31.3, 31.7 | 37.8, 36.7 |            | 72.1, 69.8 |
-/// | 65536 |              |            | 55.6, 57.0 | 71.3, 69.8 | 105, 110   | 138, 131   |            | 274, 259   |
+/// | 1024  | 5.9, 5.0     | 6.3, 5.3   | 6.3, 5.8   | 6.6, 5.9   | 7.3, 6.7   | 7.7, 7.1   | 9.5, 8.8   | 9.8, 9.1   |
+/// | 4096  | 6.6, 6.7     | 7.9, 7.4   | 8.9, 7.8   | 9.7, 8.6   | 12.3, 11.3 | 14.1, 13.2 | 19.2, 19.6 | 22.2, 21.8 |
+/// | 8192  | 7.9, 9.1     | 11.2, 10.2 | 12.6, 11.6 | 14.5, 13.2 | 17.8, 17.6 | 22.4, 21.5 | 32.4, 33.2 | 37.9, 37.1 |
+/// | 16384 | 11.9, 14.0   | 16.7, 15.8 | 18.1, 18.0 | 22.2, 21.7 | 30.0, 29.7 | 37.8, 36.7 |            | 72.1, 69.8 |
+/// | 65536 |              |            | 55.0, 54.3 | 71.3, 69.8 | 104, 102   | 138, 131   |            | 274, 259   |
 ///
 /// | rows  | f16, N = 5120 | 6144       | 8192       | f32, N = 256 | 640        | 1024       | 3072       | 5120       | 8192       |
 /// |-------|---------------|------------|------------|--------------|------------|------------|------------|------------|------------|
-/// | 1024  | 11.5, 12.0    | 12.1, 12.3 | 14.4, 14.2 | 6.4, 5.4     | 7.0, 6.3   | 7.6, 6.6   | 11.7, 11.2 | 16.3, 15.8 | 22.9, 22.3 |
-/// | 4096  | 27.0, 28.2    | 31.0, 30.6 | 38.2, 38.4 | 8.1, 7.5     | 11.6, 10.3 | 13.6, 13.0 | 30.7, 29.4 | 46.5, 44.6 | 72.6, 70.5 |
-/// | 32768 |               | 206, 201   | 276, 262   |              | 46.7, 49.4 | 71.7, 69.0 | 204, 195   | 340, 318   | 546, 521   |
+/// | 1024  | 11.5, 12.0    | 12.1, 12.3 | 14.4, 14.2 | 6.4, 5.4     | 6.8, 6.1   | 7.6, 6.6   | 11.7, 11.2 | 16.3, 15.8 | 22.9, 22.3 |
+/// | 4096  | 27.0, 28.2    | 31.0, 30.6 | 38.2, 38.4 | 8.1, 7.5     | 11.5, 10.2 | 13.6, 13.0 | 30.7, 29.4 | 46.5, 44.6 | 72.6, 70.5 |
+/// | 32768 |               | 206, 201   | 276, 262   |              | 51.2, 46.8 | 71.7, 69.0 | 204, 195   | 340, 318   | 546, 521   |
 ///
 /// Blocks of V = 8 share registers for 512 threads, and lose where that leaves an eighth or more of them
 /// idle (f32, N = 6144, 192 threads: 55.1, 57.6), or where a row of 16 bits has more than four warps (f16,
 /// 10240: 47.0, 48.1; 15872: 70.0, 75.1). A row that ends early in its last packs gains most: the ring's
-/// tiles of several rows do not suit it (4096 rows of f16: N = 520: 14.0, 8.2; 1032: 14.0, 11.3). Very many
-/// short rows are the ring's (131072 of f16, N = 512: 89.1, 94.5; 768: 104.6, 106.8).
+/// tiles of several rows do not suit it (4096 rows of f16: N = 520: 10.5, 7.7; 1032: 13.4, 10.4). Very many
+/// short rows are the ring's, if they do not fill their team (131072 of f16, N = 512: 89.1, 94.5; 65536, N = 1280:
+/// 89.4, 92.6).
 fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> bool {
     let plain = work.plain && work.aligned && has_early(work.storage);
     let free = options.mode == Mode::Persistent && options.tile == Tile::Auto;
@@ -148,6 +158,7 @@ fn reads_early(device: DeviceInfo, work: Work, options: Options, team: Team) -> 
     let full = if f32 { 4 * row > 3 * slots } else { 20 * row >= 19 * slots };
     match packs {
         1 => few(if threads == 32 { 512 } else { 8000 }),
+        3 => full || few(8000),
         4 => full || few(4000),
         _ if f32 => threads <= 256 && 512 % threads < 64 && (full || few(4000)),
         _ => threads <= 128 && full,
@@ -231,12 +242,12 @@ fn has_ring(work: Work) -> bool {
 const STATIC: u32 = 1024 + 1024;
 
 /// Threads of a multiprocessor for which forward's kernels with a ring leave registers: fewer where packs
-/// of 16 bits are shifted, or have f32 weights beside them, which takes 140 to 168. (us of rows that are
-/// not whole packs with 512 and 384, f16, M = 4096, H200: V = 4: N = 1025: 25.4, 22.1; 2047: 28.1, 23.4;
-/// 4095: 44.8, 36.7; V = 1, which has the registers: 511: 11.3 with the kernels before, 13.5.)
+/// of 16 bits are shifted, or have f32 weights beside them, which takes 140 to 168, and 128 with three packs a
+/// thread. (us of rows that are not whole packs with 512 and 384, f16, M = 4096, H200: V = 4: N = 2047: 28.1,
+/// 23.4; 4095: 44.8, 36.7; V = 1, which has the registers: 511: 11.3 with the kernels before, 13.5.)
 fn ring_threads(work: Work, team: Team) -> u32 {
     let Storage { x, params } = work.storage;
-    let many = team.packs > 1 && x.size() == 2 && (!work.aligned || params.size() == 4);
+    let many = team.packs > 3 && x.size() == 2 && (!work.aligned || params.size() == 4);
     if many { 384 } else { 512 }
 }
 

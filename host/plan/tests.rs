@@ -150,6 +150,32 @@ fn the_team_does_not_depend_on_device_rows_or_mode() {
 }
 
 #[test]
+fn forward_has_three_packs_a_thread_where_four_would_take_as_many_threads() {
+    for (storage, columns, right) in [
+        (F16, 512, (1, 64)),
+        (F16, 520, (3, 32)),
+        (F16, 768, (3, 32)),
+        (F16, 776, (4, 32)),
+        (F16, 1024, (4, 32)),
+        (F16, 1025, (3, 64)),
+        (F16, 1536, (3, 64)),
+        (F16, 1544, (4, 64)),
+        (F16, 2304, (3, 96)),
+        (F16, 2312, (4, 96)),
+        (F16, 4096, (4, 128)),
+        (F16, 4104, (8, 96)),
+        (F32, 384, (3, 32)),
+        (F32, 768, (3, 64)),
+        (F32, 1152, (3, 96)),
+        (F32, 1156, (4, 96)),
+    ] {
+        let launch =
+            only(&forward(H200, work(4096, columns, storage), Options::default()).unwrap().steps);
+        assert_eq!((launch.instance.packs, launch.block), right, "{storage} {columns}");
+    }
+}
+
+#[test]
 fn seed_mode_has_a_block_a_row_and_the_table_of_groups() {
     for (columns, groups) in [(1024, 256), (1025, 128), (4096, 128), (8192, 96), (8193, 64)] {
         let plan = backward_all(H200, work(1151, columns, F16), seed()).unwrap();
@@ -290,17 +316,19 @@ fn forward_has_a_block_for_each_row_where_that_is_faster() {
         (F16, 16384, 512, Feed::Early),
         (F16, 131_072, 512, Feed::Ring),
         (F16, 4096, 520, Feed::Early),
-        (F16, 131_072, 768, Feed::Ring),
+        (F16, 131_072, 768, Feed::Early),
+        (F16, 65536, 1280, Feed::Ring),
         (F16, 131_072, 1024, Feed::Early),
         (F16, 8192, 1536, Feed::Early),
-        (F16, 16384, 1536, Feed::Ring),
+        (F16, 16384, 1280, Feed::Early),
+        (F16, 65536, 1536, Feed::Early),
         (F16, 65536, 4096, Feed::Early),
         (F16, 4096, 5120, Feed::Ring),
         (F16, 4096, 6144, Feed::Early),
         (F16, 65536, 8192, Feed::Early),
         (F16, 4096, 8200, Feed::Ring),
         (F16, 4096, 15872, Feed::Ring),
-        (F32, 32768, 640, Feed::Ring),
+        (F32, 32768, 640, Feed::Early),
         (F32, 32768, 1024, Feed::Early),
         (F32, 4096, 2052, Feed::Early),
         (F32, 4096, 5120, Feed::Early),

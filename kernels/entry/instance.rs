@@ -225,7 +225,8 @@ impl fmt::Display for Instance {
 /// order. With the last, all kernels hold rows of the same length.
 pub const fn packs(kernel: Kernel, dtype: DataType) -> &'static [usize] {
     match (kernel, dtype) {
-        (Kernel::Forward, _) | (_, DataType::F64) => &[1, 4, 8],
+        (_, DataType::F64) => &[1, 4, 8],
+        (Kernel::Forward, _) => &[1, 3, 4, 8],
         (_, DataType::F32) => &[1, 2, 4, 8, 16],
         _ => &[1, 2, 3, 4, 8],
     }
@@ -238,7 +239,7 @@ pub const fn packs(kernel: Kernel, dtype: DataType) -> &'static [usize] {
 pub const fn team_threads(kernel: Kernel, dtype: DataType, packs: usize) -> usize {
     match (kernel, packs, packs * dtype.lanes()) {
         (Kernel::Forward, 1, _) => 64,
-        (Kernel::Forward, 4, _) => 128,
+        (Kernel::Forward, 3 | 4, _) => 128,
         (Kernel::Forward, _, 32) => 512,
         (_, 1, _) => 256,
         _ if matches!(dtype, DataType::F64) => 256,
@@ -253,7 +254,7 @@ pub const fn team_threads(kernel: Kernel, dtype: DataType, packs: usize) -> usiz
 pub const fn ring_rows(kernel: Kernel, packs: usize) -> &'static [usize] {
     match (kernel, packs) {
         (_, 1) => &[4],
-        (Kernel::Forward, 4) => &[2],
+        (Kernel::Forward, 3 | 4) => &[2],
         (_, 2) => &[1, 2],
         _ => &[1],
     }

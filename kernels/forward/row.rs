@@ -220,12 +220,15 @@ mod tests {
     #[test]
     fn a_block_a_row_has_the_bits_of_tiles() {
         has_the_bits_of_rows::<f32, 1>(&[80, 128, 256]);
+        has_the_bits_of_rows::<f32, 3>(&[260, 384, 640, 1152]);
         has_the_bits_of_rows::<f32, 4>(&[264, 512, 1300, 2048]);
         has_the_bits_of_rows::<f32, 8>(&[2056, 5120]);
         has_the_bits_of_rows::<f16, 1>(&[80, 512]);
+        has_the_bits_of_rows::<f16, 3>(&[520, 768, 2304]);
         has_the_bits_of_rows::<f16, 4>(&[520, 1024, 3000]);
         has_the_bits_of_rows::<f16, 8>(&[6144]);
         has_the_bits_of_rows::<bf16, 1>(&[80, 512]);
+        has_the_bits_of_rows::<bf16, 3>(&[520, 1536]);
         has_the_bits_of_rows::<bf16, 4>(&[520, 1024, 4096]);
         has_the_bits_of_rows::<bf16, 8>(&[8192]);
     }
