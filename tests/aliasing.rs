@@ -219,8 +219,8 @@ fn main() -> ExitCode {
     each_pair!(E, P => {
         let storage = Storage { x: E::DTYPE, params: P::DTYPE };
         let longest = plan::longest_held(E::DTYPE);
-        // Through a ring, where there is one; in whole packs; by a block a row; in packs with gaps; as long as a
-        // block holds; and split, off and on the boundaries.
+        // Through a ring, where there is one; in whole packs; by a block a row; in packs with gaps; as
+        // long as a block holds; and split, off and on the boundaries.
         for (shape @ [rows, columns], tile) in [
             ([300, 1024], Tile::Several),
             ([40, 1024], Tile::One),
