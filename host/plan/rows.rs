@@ -23,7 +23,7 @@ impl Team {
     /// forward, N = 4096: 30.3, 23.7, 22.5 with 1, 2, 4; N = 8192: 46.0, 40.8, 39.3 with 2, 4, 8;
     /// backward, N = 4096: 38.4, 37.3, 43.4 with 1, 2, 4; N = 8192: 63.3, 64.0 with 2, 4.)
     ///
-    /// Forward has three where four would take as many threads, and leave a quarter of them idle. (us
+    /// Forward has three where four would take as many threads, and leave at least a quarter idle. (us
     /// with 4 and 3: N = 768: 8.4, 7.8; 1280: 11.6, 10.7; 1536: 11.9, 11.2; 2304: 15.6, 14.6; f32, 768: 11.3,
     /// 10.9; rows that are not whole packs, 767: 15.9, 11.9; 1535: 22.8, 18.5.)
     fn new(kernel: Kernel, columns: usize, dtype: DataType) -> Self {

@@ -79,11 +79,10 @@ pub const PASS: &str = "shfl.sync.down.b32";
 /// values out, so that eight take little more than one) around one barrier; twice as many for f64.
 /// Forward has two sums of 2 values a row (the second for rows that are gone over again; in `_early` they
 /// are one, in a loop), and one more barrier, for the residual, if it is for more than plain work; stage 1
-/// of backward has one sum. A ring
-/// has 1, 2 or 4 rows at a time, and one more barrier, before what all ask for. The lock has two barriers.
-/// What takes rows of any alignment (`_any`, `_shifted`, `long_`) passes each pack that it stores, 4 words,
-/// to the lane before (forward without a ring stores x + residual as well). Stage 2 sums through shared
-/// memory, around one barrier, and then over four lanes.
+/// of backward has one sum. A ring has 1, 2 or 4 rows at a time, and one more barrier, before what all ask
+/// for. The lock has two barriers. What takes rows of any alignment (`_any`, `_shifted`, `long_`) passes each
+/// pack that it stores, 4 words, to the lane before (forward without a ring stores x + residual as well).
+/// Stage 2 sums through shared memory, around one barrier, and then over four lanes.
 pub const TABLE: [Expect; 21] = [
     Expect {
         prefix: "forward_",
